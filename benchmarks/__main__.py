@@ -27,7 +27,7 @@ from benchmarks import (
     workers,
     worktrees,
 )
-from benchmarks.figures import Result, Size, Skipped
+from benchmarks.figures import FAILED, Result, Size, Skipped
 from debug_server.errors import DebugServerError
 
 SUBJECTS: dict[str, Callable[[Size], list[Result]]] = {
@@ -64,7 +64,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             measured[name] = SUBJECTS[name](size)
         except (DebugServerError, OSError, subprocess.SubprocessError) as error:
             broken = True
-            measured[name] = [Skipped(name="error", reason=f"{type(error).__name__}: {error}")]
+            measured[name] = [Skipped(name=FAILED, reason=f"{type(error).__name__}: {error}")]
         _say("\n".join(report.rows(name, measured[name])))
     facts["load_at_end"] = machine.load()
     _say(f"load_at_end={facts['load_at_end']}")

@@ -83,9 +83,12 @@ class Figure:
         return None if self.bar is None else self.bar.holds(self.value)
 
 
+FAILED = "FAILED"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Skipped:
-    """A figure that cannot be had here."""
+    """A figure that cannot be had here; named ``FAILED``, a subject that could not be measured."""
 
     name: str
     reason: str

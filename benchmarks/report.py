@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from benchmarks.figures import Figure, Result, Skipped
+from benchmarks.figures import FAILED, Figure, Result, Skipped
 
 _VERDICTS = {True: "holds", False: "MISSED", None: ""}
 _COLUMNS = "{:<46} {:>12} {:<7} {:>10}  {}"
@@ -21,7 +21,8 @@ def rows(subject: str, results: Sequence[Result]) -> list[str]:
     for result in results:
         name = f"{subject}.{result.name}"
         if isinstance(result, Skipped):
-            lines.append(_COLUMNS.format(name, "skipped", "", "", result.reason))
+            word = FAILED if result.name == FAILED else "skipped"
+            lines.append(_COLUMNS.format(name, word, "", "", result.reason))
             continue
         bar = "" if result.bar is None else str(result.bar)
         lines.append(_COLUMNS.format(name, f"{result.value:.3f}", result.unit, bar, _VERDICTS[result.holds]).rstrip())
@@ -49,6 +50,10 @@ def _plain(result: Result) -> dict[str, Any]:
 def verdict(subjects: Mapping[str, Sequence[Result]]) -> str:
     """One line about all of them."""
     figures = [result for results in subjects.values() for result in results if isinstance(result, Figure)]
-    skipped = sum(isinstance(result, Skipped) for results in subjects.values() for result in results)
+    others = [result for results in subjects.values() for result in results if isinstance(result, Skipped)]
+    failed = sum(result.name == FAILED for result in others)
     judged = [figure.holds for figure in figures if figure.holds is not None]
-    return f"{judged.count(True)} bars hold, {judged.count(False)} missed, {skipped} figures skipped"
+    return (
+        f"{judged.count(True)} bars hold, {judged.count(False)} missed, {len(others) - failed} figures skipped, "
+        f"{failed} subjects FAILED"
+    )

@@ -98,7 +98,7 @@ async def _ours(setup: CommandSetup, notices: StartNotices, rounds: int) -> tupl
             with worker.borrow() as generation:
                 began = time.monotonic()
                 os.kill(pid, signal.SIGKILL)
-                await generation.failing.wait()
+                await generation.ending.wait()
                 signs.append(time.monotonic() - began)
                 await generation.ended
             pid, at = await heard

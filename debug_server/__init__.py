@@ -1,4 +1,4 @@
-"""debug-server: runs commands for people and coding agents, and never loses them.
+"""debug-server: runs commands for people and coding agents, and never loses a command.
 
 Importing the package loads nothing else: the keeper's fork server starts from here and must stay lean.
 """

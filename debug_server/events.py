@@ -1,7 +1,7 @@
 """Wake-ups over the durable event log: a follower waits here and reads from the store at its cursor.
 
 A wake-up carries no data and may be lost; the store is the source of truth. Events of this process wake followers at
-once, those of other processes within REPAIR_SECONDS.
+once, those of other processes within POLL_SECONDS.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Protocol, Self
 
 from debug_server.model import Event, Notice
 
-REPAIR_SECONDS = 0.25
+POLL_SECONDS = 0.25
 
 
 class EventRows(Protocol):
@@ -52,7 +52,7 @@ class EventFeed:
             left = deadline - time.monotonic()
             if events or left <= 0 or self._closed:
                 return events
-            self._sleep(seen, min(left, REPAIR_SECONDS))
+            self._sleep(seen, min(left, POLL_SECONDS))
 
     def _sleep(self, seen: int, seconds: float) -> None:
         with self._changed:

@@ -76,7 +76,7 @@ class QueueRows(Protocol):
 
 
 class ArtifactRows(Protocol):
-    """Files that commands left."""
+    """Files kept from commands."""
 
     def add(
         self,

@@ -1,6 +1,6 @@
 """The programs that ``config/runners.yml`` names: each does one small job in the repository that it is started in.
 
-They run as processes; of ``debug_server`` only the probe imports something: the generated messages.
+They run as separate processes. Only the probe imports from ``debug_server``: the generated messages.
 """
 
 import os

@@ -71,7 +71,7 @@ def wanted_column(event: Event, default: str) -> str:
     if column is None and event.field in ("column", "status"):
         column = event.plain.strip()
     if column is not None and not isinstance(column, str):
-        raise JobError(f"the column is a {type(column).__name__}, not a text")
+        raise JobError(f"the column is a {type(column).__name__}, not a string")
     return checked_name(column, "column").lower() if column else default
 
 

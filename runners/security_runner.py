@@ -33,7 +33,7 @@ def audit(event: Event, tree: Tree) -> Iterator[str]:
             if len(findings) <= MAX_SHOWN:
                 yield f"{single_line(path)}:{finding.line}: {finding.kind}: {finding.masked}"
     yield f"{scanned} files scanned, {len(findings)} findings"
-    for path in scanner.unread[:MAX_SHOWN]:
+    for path in scanner.not_scanned[:MAX_SHOWN]:
         yield f"not scanned: {single_line(path)}"
     if findings:
         raise JobError(f"{len(findings)} possible credentials: remove them and revoke those that were pushed")
@@ -43,7 +43,7 @@ def scan_patterns(event: Event) -> tuple[str, ...]:
     """The prefixes of credentials in the runner's configuration."""
     given = event.settings.get("scan_patterns") or PATTERNS
     if not isinstance(given, list | tuple) or not all(isinstance(item, str) and item for item in given):
-        raise JobError("scan_patterns must be a list of non-empty texts")
+        raise JobError("scan_patterns must be a list of non-empty strings")
     return tuple(given)
 
 

@@ -1,4 +1,7 @@
-"""Makes ``.venv`` complete: uv by pip, then every package of the lock, then this project; standard library only."""
+"""Creates or completes ``.venv``: installs uv with pip, then the packages of the lock, then this project.
+
+Uses the standard library only.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +27,7 @@ PACKAGE_INDEX = ROOT / "debug_server" / "runner" / "environments" / "package_ind
 
 
 def main() -> None:
-    """Run the steps, each with its seconds."""
+    """Run the steps."""
     began = time.monotonic()
     say(f"Python {sys.version.split()[0]} at {sys.executable}")
     make_venv()
@@ -38,12 +41,12 @@ def main() -> None:
 
 
 def say(text: str) -> None:
-    """One line of progress."""
+    """Print one line of progress."""
     print(f"setup: {text}", flush=True)
 
 
 def run(command: Sequence[str], *more: str, environ: dict[str, str] | None = None) -> None:
-    """Run a program that speaks for itself; end with its status when it fails."""
+    """Run a program, which prints its own messages; exit with status 1 if it fails."""
     status = subprocess.run([*command, *more], cwd=ROOT, env=environ, check=False).returncode
     if status:
         sys.exit(f"setup: failed with status {status}: {shlex.join([*command, *more])}")
@@ -64,7 +67,7 @@ def make_venv() -> None:
 
 
 def was_moved() -> bool:
-    """Whether the environment was made for another folder, which its programs still name in their first lines."""
+    """Whether the environment was created in another folder: the first lines of its programs still name it."""
     made_by = re.search(r"^command = .* -m venv (.*)$", (VENV / "pyvenv.cfg").read_text(), re.MULTILINE)
     return made_by is not None and not made_by[1].endswith(str(VENV))
 
@@ -75,7 +78,7 @@ def works(program: Path, *arguments: str) -> bool:
 
 
 def install_uv() -> None:
-    """Install the locked uv by pip, whose hash check makes the mirror it came from irrelevant."""
+    """Install the locked uv with pip. The hash is checked, so it does not matter which index it comes from."""
     stanza = next(item for item in stanzas() if item.startswith("uv=="))
     version = stanza.removeprefix("uv==").split()[0]
     if works(UV, "--version") and subprocess.check_output([UV, "--version"], text=True).split()[1] == version:
@@ -87,8 +90,8 @@ def install_uv() -> None:
         file.write(stanza)
         file.flush()
         with tempfile.TemporaryDirectory() as wheels:
-            # Fetched under the user's settings, for their indexes; installed under none: `user`, `target` and `prefix`
-            # there would put it elsewhere.
+            # Download with the user's pip settings, which name the indexes. Install without them: `user`, `target` or
+            # `prefix` in them would install it elsewhere.
             pip = [str(PYTHON), "-m", "pip", "--disable-pip-version-check", "--quiet"]
             run([*pip, "download"], "--no-deps", "--require-hashes", "--dest", wheels, "-r", file.name)
             alone = {name: value for name, value in os.environ.items() if not name.startswith("PIP_")}
@@ -102,7 +105,7 @@ def install_packages(environ: dict[str, str]) -> None:
     sync = [*uv_command("sync"), "--require-hashes", str(LOCK)]
     if subprocess.run(sync, cwd=ROOT, env=environ, check=False).returncode == 0:
         return
-    say("uv could not; trying the same with pip (UV_DEFAULT_INDEX and UV_INDEX name other indexes for uv)")
+    say("uv could not install the packages; trying pip (UV_DEFAULT_INDEX and UV_INDEX set the indexes of uv)")
     pip = [str(PYTHON), "-m", "pip", "--disable-pip-version-check", "--quiet", "install", "--require-hashes", "-r"]
     run(pip, str(LOCK), environ={**os.environ, "PIP_USER": "no"})
 
@@ -119,16 +122,16 @@ def locked_names() -> list[str]:
 
 def uv_command(verb: str) -> list[str]:
     """``uv pip`` on our environment."""
-    # Hashes decide what is installed, so a package may come from whichever configured index has that very file.
+    # The hashes are checked, so a package may come from any configured index that has the file.
     return [str(UV), "pip", verb, "--quiet", "--python", str(PYTHON), "--index-strategy", "unsafe-best-match"]
 
 
 def uv_environment() -> dict[str, str]:
-    """Our environment, in which uv uses the indexes that pip is configured with unless it has its own."""
+    """This process's environment plus variables that give uv the indexes of pip, unless uv has its own."""
     environ = {"UV_PYTHON_DOWNLOADS": "never", **os.environ}
     if not os.access(Path.home(), os.W_OK):
         environ.setdefault("UV_CACHE_DIR", str(ROOT / ".cache" / "uv"))
-    # By path: nothing that the package needs is installed yet.
+    # Run by path, not imported: the dependencies of the package are not installed yet.
     found: dict[str, str] = runpy.run_path(str(PACKAGE_INDEX))["uv_variables"](environ, prefix=VENV)
     return found | environ
 

@@ -1,6 +1,6 @@
-"""Runs every check of the project, all of them even when one fails, and prints the seconds of each.
+"""Runs every check of the project, even when one fails, and prints the seconds that each took.
 
-The tests spend much of their time waiting, so the other checks, one after the other, run beside them.
+The tests spend much of their time waiting, so the other checks run at the same time, one after the other.
 """
 
 from __future__ import annotations
@@ -45,12 +45,12 @@ def main(which: str, *pytest_arguments: str) -> int:
 
 
 def run_stages(stages: Mapping[str, Sequence[str]], *, quiet: bool = False) -> dict[str, tuple[int, float]]:
-    """Run one check after the other; the status and the seconds of each."""
+    """Run the checks one after the other; returns the status and the seconds of each."""
     return {name: run_stage(name, command, quiet=quiet) for name, command in stages.items()}
 
 
 def run_stage(name: str, command: Sequence[str], *, quiet: bool) -> tuple[int, float]:
-    """Run one check, with its output passed through or, when quiet, told in one piece if it failed."""
+    """Run one check; prints its output as it runs or, with ``quiet``, afterwards and only if the check failed."""
     if not quiet:
         print(f"-- {name}", flush=True)
     began = time.monotonic()
@@ -62,8 +62,8 @@ def run_stage(name: str, command: Sequence[str], *, quiet: bool) -> tuple[int, f
 
 
 def environment() -> dict[str, str]:
-    """Ours, for programs that start a thousand interpreters."""
-    # Without their byte code every worker of pytest rewrites each module anew, and every server compiles itself.
+    """The environment variables of the checks."""
+    # PYTHONDONTWRITEBYTECODE would make every pytest worker rewrite, and every server compile, each module again.
     kept = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     # Tools such as ruff and mypy are found beside the interpreter, and tests start our own console scripts.
     return {**kept, "PATH": f"{BIN}{os.pathsep}{os.environ.get('PATH', os.defpath)}"}

@@ -1,4 +1,4 @@
-"""Runs the main job once, on this very repository: a commit, a patch and a manifest become a test run.
+"""Shows the main use on this repository: runs tests for a commit, a patch and a manifest.
 
 Everything happens in a temporary folder, which is removed at the end.
 """
@@ -30,7 +30,7 @@ def test_sizes():
     print("this line comes from inside the workspace")
     assert parse_size("64M") == 64 << 20
 """
-# Its own pytest.ini: the repository's asks for plugins that this small environment leaves out.
+# Its own pytest.ini: that of the repository needs plugins that are not in this small environment.
 FILES = {"demo/test_demo.py": TEST, "demo/pytest.ini": "[pytest]\n"}
 
 PYTEST = ("python", "-m", "pytest", "demo", "-v", "-s", "-p", "no:cacheprovider", "--junitxml=junit.xml")
@@ -40,13 +40,13 @@ TIMED_OUT, OUT_OF_MEMORY, REFUSED = 124, 137, 125
 
 
 class StepError(Exception):
-    """A step did not end as it should."""
+    """A step ended with an unexpected status."""
 
 
 def main() -> int:
-    """Run the demonstration; 0 when everything ended as it should."""
+    """Run the demonstration; returns 0 if every step ended with an expected status."""
     if not (ROOT / ".git").exists():
-        print(f"demo: {ROOT} is no clone: the demonstration runs a commit of this repository", file=sys.stderr)
+        print(f"demo: {ROOT} is not a git clone: the demonstration needs a commit of this repository", file=sys.stderr)
         return 1
     print(f"debug-server on {ROOT.name}, in a temporary folder that is removed at the end", flush=True)
     with tempfile.TemporaryDirectory(prefix="debug-server-demo-") as name:
@@ -61,7 +61,7 @@ class Demo:
     environ: Mapping[str, str]
 
     def run(self) -> int:
-        """Four runs, and what is known of them afterwards; the first that does not end as it should is the last."""
+        """Do four runs and print a report; stops at the first run that ends with an unexpected status."""
         write_patch(self.folder / "change.patch")
         (self.folder / ".artifacts").mkdir()  # what is stored goes here, whatever the user has configured
         job = [*("--repo", str(ROOT), "--commit", "HEAD", "--patch", "change.patch", "--timeout", "300")]
@@ -77,7 +77,7 @@ class Demo:
             return 1
         if memory == REFUSED:
             print("(no memory control group can be used here: refused before it was started, as --require asks)")
-        heading("What is known afterwards")
+        heading("What the store has recorded")
         with open_store(str(self.folder / ".artifacts/data/metadata.db")) as store:
             report(store, self.folder)
         print(f"\nThe first run took {cold:.1f} s, the second {warm:.1f} s.\nEverything ended as it should.")
@@ -114,7 +114,7 @@ def new_file(name: str, text: str) -> str:
 
 
 def child_environment() -> dict[str, str]:
-    """Ours without anybody's settings of debug-server, and with packages from where pip would take them."""
+    """This process's environment without settings of debug-server, and with the package indexes of pip."""
     found = {name: value for name, value in uv_environment().items() if not name.startswith("DEBUG_SERVER_")}
     for name in ("DATABASE_URL", "METADATA_DB_URL"):
         found.pop(name, None)
@@ -128,7 +128,7 @@ def heading(text: str) -> None:
 
 
 def report(store: MetadataStore, folder: Path) -> None:
-    """Every command's end, and what the commands left."""
+    """Print how every command ended, and the JUnit files that they produced."""
     for session in store.sessions.page():
         for command in store.commands.in_session(session.id):
             reason = command.exit_reason.value if command.exit_reason else "?"

@@ -1,4 +1,4 @@
-"""Resolves ``pyproject.toml`` into the hashed lock for every platform; arguments go to uv (``--upgrade``)."""
+"""Writes the lock file, with hashes for every platform, from ``pyproject.toml``; arguments go to uv (``--upgrade``)."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ def main() -> None:
     command += ["pyproject.toml", "--output-file", str(LOCK.relative_to(ROOT))]
     environ = uv_environment()
     for name in ("UV_INDEX", "UV_FIND_LINKS"):
-        # An additional index of pip's may hold few of a release's files; without the hashes of the others, the lock
-        # would fail on every other platform. One that is configured for uv itself stays.
+        # An extra index of pip may have only some of the files of a release. The lock would then lack the hashes for
+        # other platforms. An index that is configured for uv itself is kept.
         if name not in os.environ:
             environ.pop(name, None)
     run(command, *sys.argv[1:], environ=environ)

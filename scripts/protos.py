@@ -1,6 +1,6 @@
-"""Writes what is generated from ``proto/`` into the package; an argument names another folder to write all of it to.
+"""Generates the modules from ``proto/`` into the package, or all of them into the folder given as argument.
 
-The message Limits in ``proto/`` is itself written from the table of limits.
+The message Limits in ``proto/`` is generated too, from the table of limits.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from grpc_tools import protoc
 from debug_server.model import LIMITS
 
 ROOT = Path(__file__).resolve().parent.parent
-# proto -> (package folder, options); people import the stubs of kanban, debug_server.v1 is served from its descriptors.
+# proto -> (package folder, protoc outputs). Users import the stubs of kanban; debug_server.v1 needs no stubs.
 GENERATED = {
     "debug_server/v1/debug_server.proto": ("debug_server/surfaces/grpc/v1", ("python", "pyi")),
     "kanban.proto": ("debug_server/kanban", ("python", "pyi", "grpc_python")),
@@ -42,7 +42,7 @@ def with_limits(proto: str) -> str:
 
 
 def generate(proto: str, package: str, kinds: tuple[str, ...], folder: Path) -> None:
-    """The modules of one proto, whose own path need not mirror the package's."""
+    """Generate the modules of one proto; its path may differ from that of the package."""
     with tempfile.TemporaryDirectory() as made:
         options = [f"-I{ROOT / 'proto'}", f"-I{files('grpc_tools') / '_proto'}"]
         status = protoc.main(["protoc", *options, *(f"--{kind}_out={made}" for kind in kinds), proto])
@@ -53,7 +53,7 @@ def generate(proto: str, package: str, kinds: tuple[str, ...], folder: Path) -> 
 
 
 def in_package(text: str, package: str, stem: str) -> str:
-    """Stubs import their messages as a top-level module; ours lie in a package."""
+    """Make a generated stub import its messages from our package; protoc writes a top-level import."""
     return text.replace(f"\nimport {stem}_pb2 as", f"\nfrom {package.replace('/', '.')} import {stem}_pb2 as")
 
 

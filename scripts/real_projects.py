@@ -78,7 +78,7 @@ PROJECTS = [
 
 
 def main() -> int:
-    """Check every project; the status is the number of those that did not behave."""
+    """Check every project; the exit status is the number of projects whose check failed."""
     work = Path(tempfile.mkdtemp(prefix="real-projects-"))
     try:
         pip = _pip(work)

@@ -10,7 +10,7 @@ ROOT = Path(__file__).resolve().parent.parent
 
 
 def main() -> None:
-    """Write them."""
+    """Write the three files."""
     (ROOT / "docs" / "settings.md").write_text(settings_page())
     (ROOT / ".env.example").write_text(env_example())
     runner = ROOT / "config/runner.toml"

@@ -1,4 +1,4 @@
-"""Kills servers, keepers and users of workspaces and takes the store away, then proves that nothing was lost.
+"""Kills servers, keepers and users of workspaces and locks the store, then checks that nothing was lost.
 
 ``tests/soak`` has the parts.
 """
@@ -66,7 +66,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def run(root: Path, seed: int, options: argparse.Namespace) -> Result:
-    """Kill, let everything end, look."""
+    """Run the campaigns, wait until everything has ended, and check the result."""
     began = time.monotonic()
 
     def say(text: str) -> None:

@@ -1,4 +1,4 @@
-"""Followers cut off at random while servers are killed: every byte arrives once and in order, by each transport."""
+"""Disconnects followers at random and kills servers, then checks that every byte arrived once and in order."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 
 def main() -> int:
-    """Follow, cut, kill, compare; status 1 when a byte differs."""
+    """Run one campaign: disconnect followers, kill servers, compare the bytes. Status 1 if a byte differs."""
     from tests.soak.follow import Campaign, run
 
     parser = argparse.ArgumentParser(description=__doc__)

@@ -8,11 +8,11 @@ import sys
 
 import bootstrap
 
-HOME = bootstrap.ROOT / ".cache" / "lowest"
-PYTHON = HOME / "bin" / "python"
-# Of the lock: no lowest version of theirs is promised to anybody.
+ENVIRONMENT = bootstrap.ROOT / ".cache" / "lowest"
+PYTHON = ENVIRONMENT / "bin" / "python"
+# Test tools: installed at the versions of the lock, because we state no lowest version for them.
 TOOLS = ("editables", "hatchling", "hypothesis", "packaging", "pytest", "pytest-timeout", "pytest-xdist")
-# Each dependency is used by one of these in earnest.
+# Together these tests use every dependency.
 TESTS = (
     *("tests/acceptance", "tests/client/test_acceptance.py", "tests/config", "tests/dispatch/test_grpc_runners.py"),
     *("tests/runner/test_environment_conda.py", "tests/runner/test_environment_builders.py"),
@@ -31,7 +31,7 @@ def main(*pytest_arguments: str) -> int:
     """Make the environment, say which versions are in it, run the tests."""
     environ = bootstrap.uv_environment()
     uv = [str(bootstrap.UV)]
-    bootstrap.run([*uv, "venv", "--quiet", "--clear", "--python", sys.executable, str(HOME)], environ=environ)
+    bootstrap.run([*uv, "venv", "--quiet", "--clear", "--python", sys.executable, str(ENVIRONMENT)], environ=environ)
     pip = [*uv, "pip", "install", "--quiet", "--python", str(PYTHON), "--index-strategy", "unsafe-best-match"]
     tools = [item.split()[0] for item in bootstrap.stanzas() if item.startswith(tuple(f"{name}==" for name in TOOLS))]
     bootstrap.run(pip, *tools, environ=environ)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,22 @@ from tests.repositories import make_repository
 from tests.running import ROOT
 
 _SYSTEM_PYTHON = "/usr/bin/python3"
+NOBODY = 65534
+_LISTEN = """
+import contextlib, os, socket, sys
+uid, host = int(sys.argv[1]), sys.argv[2]
+os.setuid(uid)
+family = socket.AF_INET6 if ":" in host else socket.AF_INET
+with socket.create_server((host, int(sys.argv[3])), family=family) as listener:
+    print(listener.getsockname()[1], flush=True)
+    while True:
+        connection, _ = listener.accept()
+        if heard := connection.recv(65536):
+            print(heard, flush=True)
+        with contextlib.suppress(OSError):
+            connection.sendall(b"HTTP/1.1 401 Unauthorized\\r\\nContent-Length: 2\\r\\nConnection: close\\r\\n\\r\\n{}")
+        connection.close()
+"""
 
 
 def as_user(
@@ -68,3 +85,30 @@ def shared_python(folder: Path) -> str:
     ):
         subprocess.run([uv, *line], env=copied, cwd=folder, capture_output=True, check=True)
     return python
+
+
+class Taken:
+    """A port that another user listens on, and what came there."""
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        assert process.stdout is not None
+        self._process = process
+        self.port = int(process.stdout.readline())
+
+    def heard(self) -> str:
+        """Everything, at the end."""
+        assert self._process.stdout is not None
+        self._process.kill()
+        return self._process.stdout.read()
+
+
+@contextlib.contextmanager
+def taken(host: str, port: int = 0, uid: int = NOBODY) -> Iterator[Taken]:
+    """Another user's listener."""
+    argv = [sys.executable, "-I", "-S", "-c", _LISTEN, str(uid), host, str(port)]
+    process = subprocess.Popen(argv, stdout=subprocess.PIPE, text=True)
+    try:
+        yield Taken(process)
+    finally:
+        process.kill()
+        process.wait()

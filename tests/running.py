@@ -300,14 +300,20 @@ def _read(path: str) -> bytes:
 
 
 def run_files(root: Path) -> list[str]:
-    """Run directories and owners' files below ``root``; a thread may be deleting there, which no glob survives."""
+    """Run directories and owners' files below ``root``; a thread may be deleting there, which no glob survives.
+
+    A pool of this process that leased by itself has its file until this process ends.
+    """
     found = []
+    own = f".{os.getpid()}-"
     for folder, folders, files in os.walk(root):
         name = os.path.basename(folder)
         if name == "keepers":
             found += [os.path.join(folder, entry) for entry in (*folders, *files)]
         elif name == "owners":
-            found += [os.path.join(folder, entry) for entry in files if entry.endswith(".lock")]
+            is_pool = os.path.basename(os.path.dirname(folder)).startswith(".pool-")
+            locks = [entry for entry in files if entry.endswith(".lock") and not (is_pool and own in entry)]
+            found += [os.path.join(folder, entry) for entry in locks]
     return found
 
 

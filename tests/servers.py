@@ -17,7 +17,7 @@ from tests.running import eventually, lasting_port
 
 _SERVING = re.compile(r"serving on http://(?:127\.0\.0\.1|\[::\]):(\d+)")
 _GRPC = re.compile(r"serving gRPC on port (\d+)")
-_TOKEN = re.compile(r"shown this once: (\S+)")
+_TOKEN = re.compile(r"shown only once: (\S+)")
 
 
 class ServerProcess:

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 import sys
 import tomllib
 from pathlib import Path
-
-import pytest
 
 from tests.running import ROOT
 
@@ -24,10 +21,7 @@ def test_black_has_the_settings_of_ruff() -> None:
 
 def test_black_is_content() -> None:
     """``black`` would change no file of the package."""
-    beside = Path(sys.executable).with_name("black")
-    program = str(beside) if beside.exists() else shutil.which("black")
-    if program is None:
-        pytest.skip("black is not installed: it is not among the development tools")
+    program = Path(sys.executable).with_name("black")
     done = subprocess.run(
         [program, "--check", "debug_server"], cwd=ROOT, capture_output=True, text=True, timeout=100, check=False
     )

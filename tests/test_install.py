@@ -133,7 +133,7 @@ def test_a_missing_extra_is_one_line_with_the_command_that_adds_it(installed: In
     try:
         assert server.stdout is not None
         said = server.stdout.readline() + server.stdout.readline()
-        found = re.search(r"shown this once: (\S+)\nserving on (\S+)", said)
+        found = re.search(r"shown only once: (\S+)\nserving on (\S+)", said)
         assert found is not None, said
         remote = {"DEBUG_SERVER_TOKEN": found[1], "DEBUG_SERVER_URL": found[2]}
         assert installed.run("debug-server", "repo", "add", str(repository), **remote)[0] == 0

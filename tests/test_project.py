@@ -205,10 +205,10 @@ def test_the_foundation_needs_the_standard_library_only() -> None:
 
 
 def test_messages_and_client_need_little() -> None:
-    """The messages import the foundation and pydantic; the client those, the messages, sockets and httpx."""
+    """The messages import the foundation and pydantic; the client those, the messages, sockets, disk and httpx."""
     foundation = ("debug_server.model", "debug_server.errors", "pydantic", "pydantic_core", "debug_server.messages")
     assert foreign_imports(lambda module: module.package == "messages", *foundation) == []
-    more = ("debug_server.client", "debug_server.sockets", "httpx")
+    more = ("debug_server.client", "debug_server.sockets", "debug_server.disk", "httpx")
     found = foreign_imports(lambda module: module.package == "client", *foundation, *more)
     assert [item for item in found if not item.endswith(" debug_server.__version__")] == []
 

@@ -23,7 +23,7 @@ from debug_server.disk import detach, list_mounts
 from debug_server.store import open_store
 
 _SERVING = re.compile(rb"serving on http://127\.0\.0\.1:(\d+)\n")
-_TOKEN = re.compile(rb"shown this once: (\S+)\n")
+_TOKEN = re.compile(rb"shown only once: (\S+)\n")
 _LEAVE_SECONDS = 30.0
 _REPOSITORY = "bench"
 
@@ -48,6 +48,7 @@ class Connection:
     def __init__(self, port: int, token: str) -> None:
         self._http = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
         self._headers = {"Authorization": f"Bearer {token}"}
+        self._sessions: list[int] = []
 
     def ask(self, method: str, path: str, body: object = None) -> Any:
         """The decoded answer, which must be a success."""
@@ -66,6 +67,7 @@ class Connection:
     def open_session(self) -> int:
         """A session in the server's repository."""
         session = self.ask("POST", "/sessions", {"repository": _REPOSITORY, "commit_sha": "main"})
+        self._sessions.append(session["id"])
         return int(session["id"])
 
     def submit(self, session_id: int, *argv: str) -> int:
@@ -73,7 +75,9 @@ class Connection:
         return int(self.ask("POST", f"/sessions/{session_id}/commands", {"argv": argv})["id"])
 
     def close(self) -> None:
-        """Hang up."""
+        """Close its sessions, whose workspaces others need, and hang up."""
+        while self._sessions:
+            self.ask("DELETE", f"/sessions/{self._sessions.pop()}")
         self._http.close()
 
 

@@ -15,5 +15,5 @@ __all__ = ["app", "create_app"]  # noqa: F822 - app is made when it is asked for
 
 def __getattr__(name: str) -> HttpApp:
     if name == "app":
-        return asgi.the_app()
+        return asgi.default_app()
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -8,13 +8,13 @@ from contextlib import asynccontextmanager
 from functools import cache
 
 from debug_server.app.local import Local
-from debug_server.app.parts import NAMES, parts_of
+from debug_server.app.parts import NAMES, build_parts
 from debug_server.app.server import http_app, running
 from debug_server.surfaces.http import HttpApp
 
 
 def create_app(context: Local | None = None) -> HttpApp:
-    """The application of ``context``, or of this directory's settings; its engine runs while it is served."""
+    """Create the application of ``context``, or of this directory's settings; its engine runs during its lifespan."""
     local = context if context is not None else Local.open()
 
     @asynccontextmanager
@@ -27,15 +27,15 @@ def create_app(context: Local | None = None) -> HttpApp:
             local.service.drain()
             for part in served.parts:
                 part.drain()
-            served.streams.leave()
+            served.streams.end_all()
             await asyncio.to_thread(local.engine.stop)
             if context is None:
                 local.close()
 
-    return http_app(local, lifespan=lifespan, parts=parts_of(local, NAMES))
+    return http_app(local, lifespan=lifespan, parts=build_parts(local, NAMES))
 
 
 @cache
-def the_app() -> HttpApp:
+def default_app() -> HttpApp:
     """The application of this directory, created on first use: an import must not open a database."""
     return create_app()

@@ -1,4 +1,4 @@
-"""Builds the parts of one machine from the settings."""
+"""Builds the components of one machine from the settings."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from debug_server.config import Loaded, Place, find_place, load, load_runner
+from debug_server.config import ConfigLocation, Loaded, find_config_location, load, load_runner
 from debug_server.disk import check_trusted
 from debug_server.engine.foreground import ForegroundEngine
 from debug_server.engine.sessions import Sessions
@@ -19,7 +19,7 @@ from debug_server.runner.worker import WorkerSupervisor
 from debug_server.service.foreground import ForegroundRuns
 from debug_server.store import MetadataStore, default_url, open_store
 from debug_server.store.address import is_postgres, sqlite_path
-from debug_server.surfaces.cli.output import harmless
+from debug_server.surfaces.cli.output import without_controls
 from debug_server.telemetry import configure_logging, open_telemetry
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 class Local:
-    """The parts of this machine, each created on first use."""
+    """The components of this machine, each created on first use."""
 
     def __init__(
         self,
@@ -44,11 +44,11 @@ class Local:
         *,
         environ: Mapping[str, str] = os.environ,
         worker_specs: Callable[[], list[WorkerSpec]] = list,
-        place: Place | None = None,
+        location: ConfigLocation | None = None,
         metrics: bool = True,
     ) -> None:
         self.settings = settings
-        self.place = place or find_place(environ=environ)
+        self.location = location or find_config_location(environ=environ)
         self.environ = environ
         self._worker_specs = worker_specs
         self._database_url = database_url
@@ -64,20 +64,20 @@ class Local:
         log_level: str = "WARNING",
         metrics: bool = True,
     ) -> Local:
-        """From a settings file and the environment; without ``config`` the file is searched from this directory up.
+        """From a settings file and the environment; without ``config`` it is searched from the current directory up.
 
-        ``metrics`` is for processes that serve them.
+        ``metrics`` is for processes that serve metrics.
         """
         configure_logging(log_level)
-        placed = load_runner(config, environ=environ)
-        for note in placed.notes(environ):
-            sys.stderr.write(harmless(f"debug-server: {note}") + "\n")
+        runner_config = load_runner(config, environ=environ)
+        for note in runner_config.notes(environ):
+            sys.stderr.write(without_controls(f"debug-server: {note}") + "\n")
         return cls(
-            RunnerSettings.from_config(placed.loaded.value, owners=placed.place.owners),
-            database_url or default_url(environ, placed.data),
+            RunnerSettings.from_config(runner_config.loaded.value, trusted_uids=runner_config.location.trusted_uids),
+            database_url or default_url(environ, runner_config.data),
             environ=environ,
-            worker_specs=lambda: _declared_workers(placed.place, environ),
-            place=placed.place,
+            worker_specs=lambda: _declared_workers(runner_config.location, environ),
+            location=runner_config.location,
             metrics=metrics,
         )
 
@@ -90,7 +90,7 @@ class Local:
             file = sqlite_path(self._database_url)
             for path in (file.parent, file):
                 if path.exists():
-                    check_trusted(path, paths.owners)
+                    check_trusted(path, paths.trusted_uids)
         store = open_store(self._database_url, data_folder=paths.artifacts_root)
         store.data_folder.make_paths_absolute(paths.artifacts_root)
         return store
@@ -107,7 +107,7 @@ class Local:
 
     @property
     def server_lock_path(self) -> Path:
-        """The lock file of the store's only server; with a shared database, of this folder's only server."""
+        """The lock file that allows one server per store; with a shared database, one server per data folder."""
         if self.shares_database:
             return self.settings.paths.artifacts_root / "server.lock"
         return sqlite_path(self._database_url).with_name("server.lock")
@@ -188,8 +188,14 @@ class Local:
         """The gateway's settings, from ``gateway.toml`` beside ``runner.toml`` and the environment."""
         from debug_server.config.gateway import GatewayConfig
 
-        files = self.place.files("gateway.toml")
-        return load(GatewayConfig, files=files, environ=self.environ, base=self.place.base, owners=self.place.owners)
+        files = self.location.files("gateway.toml")
+        return load(
+            GatewayConfig,
+            files=files,
+            environ=self.environ,
+            base=self.location.base,
+            trusted_uids=self.location.trusted_uids,
+        )
 
     @cached_property
     def service(self) -> Service:
@@ -205,6 +211,7 @@ class Local:
             paths=self.settings.paths,
             shell=self.settings.default_shell,
             workers=self.workers,
+            workspaces_per_token=self.settings.workspaces_per_token,
         )
 
     def close(self) -> None:
@@ -223,10 +230,10 @@ class Local:
         self.close()
 
 
-def _declared_workers(place: Place, environ: Mapping[str, str]) -> list[WorkerSpec]:
+def _declared_workers(location: ConfigLocation, environ: Mapping[str, str]) -> list[WorkerSpec]:
     from debug_server.config.workers import load_workers
     from debug_server.workers.spec import WorkerSpec
 
-    files = place.files("workers.toml")
-    found = [item for path in files for item in load_workers(path, environ, owners=place.owners).items()]
+    files = location.files("workers.toml")
+    found = [item for path in files for item in load_workers(path, environ, trusted_uids=location.trusted_uids).items()]
     return [WorkerSpec.from_config(name, loaded.value) for name, loaded in found]

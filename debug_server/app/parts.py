@@ -29,7 +29,10 @@ def _tasks(local: Local) -> Part:
     from debug_server.tasks import Tasks
 
     config = load(
-        TasksConfig, files=local.place.files("tasks.toml"), environ=os.environ, owners=local.place.owners
+        TasksConfig,
+        files=local.location.files("tasks.toml"),
+        environ=os.environ,
+        trusted_uids=local.location.trusted_uids,
     ).value
     containers_dir = local.settings.paths.artifacts_root / "containers"
     return TasksPart(local.service, Tasks(local.service, config=config, containers_dir=containers_dir))
@@ -39,7 +42,7 @@ def _dispatch(local: Local) -> Part | None:
     from debug_server.dispatch.configuration import LiveConfiguration
     from debug_server.dispatch.folder import load_dispatch
 
-    settings, folder = load_dispatch(local.place)
+    settings, folder = load_dispatch(local.location)
     if not folder.is_used:
         return None
     from debug_server.dispatch.governor import Governor
@@ -47,7 +50,7 @@ def _dispatch(local: Local) -> Part | None:
 
     governor = Governor(
         local.service,
-        LiveConfiguration(folder.path, owners=folder.owners),
+        LiveConfiguration(folder.path, trusted_uids=folder.trusted_uids),
         shell=local.settings.default_shell,
         hook_secret=settings.hook_secret,
     )
@@ -81,7 +84,7 @@ def _gateway(local: Local) -> Part | None:
         telemetry=local.telemetry,
         render_metrics=local.telemetry.render,
         environ=local.environ,
-        owners=owners_of(local.gateway_config.value.codex.home) if named else local.place.owners,
+        trusted_uids=owners_of(local.gateway_config.value.codex.home) if named else local.location.trusted_uids,
     )
 
 
@@ -92,18 +95,18 @@ def _workers(local: Local) -> Part:
     return WorkersPart(local.workers)
 
 
-# name -> its maker, which imports the part and returns None if it is not configured.
+# name -> function that imports and builds the part; it returns None if the part is not configured.
 # The gateway comes before the workers because it declares one.
-_MAKERS: dict[str, Callable[[Local], Part | None]] = {
+_BUILDERS: dict[str, Callable[[Local], Part | None]] = {
     TASKS: _tasks,
     DISPATCH: _dispatch,
     GATEWAY: _gateway,
     WORKERS: _workers,
 }
-NAMES = frozenset({API, *_MAKERS})
+NAMES = frozenset({API, *_BUILDERS})
 
 
-def parts_of(local: Local, names: Collection[str]) -> list[Part]:
+def build_parts(local: Local, names: Collection[str]) -> list[Part]:
     """The configured parts with these names, and always the workers."""
-    made = [maker(local) for name, maker in _MAKERS.items() if name in names or name == WORKERS]
+    made = [maker(local) for name, maker in _BUILDERS.items() if name in names or name == WORKERS]
     return [part for part in made if part is not None]

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def open_local(*, metrics: bool = False, **options: Any) -> Local:
-    """The parts of this machine; ``metrics`` if the process serves them."""
+    """The components of this machine; ``metrics`` if the process serves metrics."""
     from debug_server.app.local import Local
 
     return Local.open(metrics=metrics, **options)
@@ -32,7 +32,7 @@ def serve_gateway(*, host: str | None, port: int | None, config: Path | None, lo
     from debug_server.app.server import ServeOptions
     from debug_server.app.server import serve as run
 
-    # The worker of a gateway that is started by name need not be enabled too.
+    # `gateway serve` implies that its worker is enabled.
     environ = {"PROXY_USE_APP_SERVER": "true", **os.environ}
     with open_local(config=config, log_level=log_level, environ=environ, metrics=True) as local:
         place = local.gateway_config.value.access
@@ -62,16 +62,16 @@ def mcp_bridge(base_url: str, token: str | None, *, verify_tls: bool, server_uid
     return 0
 
 
-def work_off(session_id: str, *, add: str | None, **options: Any) -> int:
+def run_session_commands(session_id: str, *, add: str | None, **options: Any) -> int:
     """Run a session's waiting commands in order, in this process."""
     from debug_server.surfaces.cli import supervisor
 
     with open_local(**options) as local:
-        return supervisor.work_off(local.foreground, session_id, add=add)
+        return supervisor.run_session_commands(local.foreground, session_id, add=add)
 
 
 def print_plan(text: str, *, session_id: str | None, **options: Any) -> int:
-    """Print the plan of a text for a shell without running it."""
+    """Print the plan of a shell command line without running it."""
     from debug_server.surfaces.cli import supervisor
 
     with open_local(**options) as local:

@@ -9,6 +9,7 @@ Commands that still run at the exit continue under their keepers, and the next s
 from __future__ import annotations
 
 import asyncio
+import errno
 import fcntl
 import gc
 import json
@@ -37,7 +38,7 @@ from typing import TYPE_CHECKING
 
 import debug_server
 from debug_server.app.local import Local
-from debug_server.app.parts import API, GATEWAY, NAMES, has_gateway, parts_of
+from debug_server.app.parts import API, GATEWAY, NAMES, build_parts, has_gateway
 from debug_server.errors import ConfigurationError, EngineBusyError
 from debug_server.ports import Part
 from debug_server.runner.open_files import max_connections, raise_limit
@@ -55,11 +56,12 @@ if TYPE_CHECKING:
 
 _LOG = logging.getLogger(__name__)
 _BACKLOG = 2048
-_LEAST_SECONDS = 1.0  # to send the last messages of parts whose own grace was long
+_MIN_CLOSE_SECONDS = 1.0  # minimum time to send last messages, if a part used up the grace period
 _ENGINE_SECONDS = 1.0  # for commands that are about to end
 _FOLDER_MARK = "folder"  # in the artifacts folder
 _SWITCH_SECONDS = 0.0005
-_GRPC_SHARE = 4  # gRPC counts its own connections: it gets 1/4 of them
+_PORT_SECONDS, _POLL_SECONDS = 10.0, 0.01
+_GRPC_SHARE = 4  # gRPC counts its connections separately: it gets 1/4 of the total
 ADDRESSES = "server.json"  # beside the server's lock; valid only while the lock is held
 OWN_SOCKET = "server.sock"  # beside the server's lock; HTTP for the server's own user
 
@@ -129,31 +131,33 @@ def serve(local: Local, options: ServeOptions, *, announce: Callable[[str], None
             deadline = _serve(local, options, announce or _print)
     finally:
         gc.enable()
-    _leave_threads(deadline)
+    _wait_for_threads(deadline)
     return 0
 
 
-def _serve(local: Local, options: ServeOptions, say: Callable[[str], None]) -> float:
-    first = _check_access(local, options)
+def _serve(local: Local, options: ServeOptions, announce: Callable[[str], None]) -> float:
+    needs_first_token = _needs_first_token(local, options)
     # A command passes through four threads; the default of 5 ms would let each wait longer than the command runs.
     sys.setswitchinterval(_SWITCH_SECONDS)
-    with _listening(options) as listener, _reserved_grpc_port(options) as reserved, _own_socket(local) as own:
+    with _listening(options) as listener, _reserved_grpc_port(options) as reserved, _own_socket(local) as unix:
         local.engine.start()
         try:
-            run = _Run(local, options, _Sockets(http=listener, own=own, grpc=reserved))
-            if first:  # after both ports are bound: a start that fails must not use up the message
-                say(f"admin token, shown this once: {local.first_token.make()}")
-            return asyncio.run(run.until_signal(say))
+            run = _ServerRun(local, options, _Sockets(http=listener, unix=unix, grpc=reserved))
+            gc.freeze()  # objects of the start live as long as the server
+            gc.enable()
+            if needs_first_token:  # after both ports are bound: a failed start must not use up the message
+                announce(f"admin token, shown only once: {local.first_token.create()}")
+            return asyncio.run(run.until_signal(announce))
         finally:
             local.engine.stop(grace=_ENGINE_SECONDS)
             local.service.close()
-            _report_running_commands(local, say)
+            _report_running_commands(local, announce)
 
 
-def _report_running_commands(local: Local, say: Callable[[str], None]) -> None:
+def _report_running_commands(local: Local, announce: Callable[[str], None]) -> None:
     with suppress(OSError):  # stdout is closed
         if sentence := continuing(local.keepers_dir):
-            say(sentence)
+            announce(sentence)
 
 
 @contextmanager
@@ -177,7 +181,7 @@ def held_lock(path: Path, what: str) -> Iterator[None]:
 
 
 def check_folder(store: MetadataStore, root: Path) -> None:
-    """ConfigurationError if a shared database belongs to another folder than ``root``.
+    """ConfigurationError if a shared database belongs to a data folder other than ``root``.
 
     The lock allows one server for each folder; servers of two folders could not read the logs of each other's commands.
     """
@@ -186,14 +190,14 @@ def check_folder(store: MetadataStore, root: Path) -> None:
     mark = found or secrets.token_hex(8)
     if not found:  # before the database has it: after a crash in between, the next start claims the mark
         path.write_text(f"{mark}\n")
-    belongs = store.data_folder.claim(mark)
-    if belongs != mark:
+    stored = store.data_folder.claim(mark)
+    if stored != mark:
         if not found:
             path.unlink()
         raise ConfigurationError(
-            f"the database {store.address} belongs to another folder than {root.absolute()}: serve with that one "
-            "(paths.artifacts), or use another database. If that folder is lost or was copied here, write "
-            f"{belongs} into {path}"
+            f"the database {store.address} belongs to a data folder other than {root.absolute()}: use that folder "
+            "(paths.artifacts), or another database. If that folder is lost or was copied here, write "
+            f"{stored} into {path}"
         )
 
 
@@ -202,8 +206,8 @@ def _print(text: str) -> None:
     sys.stdout.flush()
 
 
-def _check_access(local: Local, options: ServeOptions) -> bool:
-    """Refuse to listen publicly without a token or TLS; returns whether there is no token yet."""
+def _needs_first_token(local: Local, options: ServeOptions) -> bool:
+    """Whether no token exists yet; ConfigurationError if that, or the gateway, is unsafe on this address."""
     if GATEWAY in options.parts and has_gateway(local):
         from debug_server.gateway import refuse_insecure
 
@@ -223,7 +227,7 @@ class _Sockets:
     """What the server listens on."""
 
     http: socket.socket
-    own: list[socket.socket]  # for the server's own user; empty where the file system has no sockets
+    unix: list[socket.socket]  # for the server's own user; empty where the file system has no sockets
     grpc: socket.socket | None  # holds the port until the library binds it; None: no gRPC, or a free port
 
 
@@ -252,6 +256,24 @@ def _listen(host: str, port: int, what: str, remedy: str) -> socket.socket:
         raise ConfigurationError(f"cannot listen on {what} {port} ({reason}): {remedy}") from error
 
 
+async def wait_until_free(host: str, port: int, seconds: float = _PORT_SECONDS) -> None:
+    """Return when a port whose listener was closed can be bound, or when ``seconds`` are over.
+
+    A child that another thread has forked keeps a copy of the listener until it calls exec.
+    """
+    deadline = time.monotonic() + seconds
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    while time.monotonic() < deadline:
+        try:
+            socket.create_server((host, port), family=family).close()
+        except OSError as error:
+            if error.errno != errno.EADDRINUSE:
+                return
+            await asyncio.sleep(_POLL_SECONDS)
+        else:
+            return
+
+
 def _own_socket(local: Local) -> AbstractContextManager[list[socket.socket]]:
     from debug_server.surfaces.http.unix_socket import unix_listener
 
@@ -265,7 +287,8 @@ def uvicorn_config(app: HttpApp, options: ServeOptions, connections: Connections
     from debug_server.surfaces.http.connections import ConnectionLimits, Connections
     from debug_server.surfaces.http.uvicorn_server import MAX_FRAME, protocols
 
-    connections = connections or Connections(ConnectionLimits(most=max_connections()))
+    if connections is None:  # one without connections is false
+        connections = Connections(ConnectionLimits(max_connections=max_connections()))
     return uvicorn.Config(
         app,
         **protocols(connections),
@@ -291,35 +314,38 @@ def connection_limits(settings: ServerConfig, *, grpc: bool) -> tuple[int, Conne
     """The number of connections for gRPC, and the limits of HTTP, which gets the rest."""
     from debug_server.surfaces.http.connections import ConnectionLimits
 
-    room = max_connections()
-    most = room if settings.max_connections is None else min(room, settings.max_connections)
-    of_grpc = max(1, most // _GRPC_SHARE) if grpc else 0
+    available = max_connections()
+    total = available if settings.max_connections is None else min(available, settings.max_connections)
+    grpc_share = max(1, total // _GRPC_SHARE) if grpc else 0
     limits = ConnectionLimits(
-        most=max(1, most - of_grpc),
+        max_connections=max(1, total - grpc_share),
         head_seconds=settings.head_timeout,
         body_seconds=settings.body_timeout,
         idle_seconds=settings.keep_alive,
     )
-    return of_grpc, limits
+    return grpc_share, limits
 
 
-class _Run:
+class _ServerRun:
     """One run of the event loop, from start to exit."""
 
     def __init__(self, local: Local, options: ServeOptions, sockets: _Sockets) -> None:
         from debug_server.surfaces.http.connections import Connections
+        from debug_server.surfaces.http.unidentified import UnidentifiedCallers
         from debug_server.surfaces.http.uvicorn_server import HttpServer
 
         self._local = local
         self._options = options
         self._sockets = sockets
-        self._parts = parts_of(local, options.parts)
+        self._parts = build_parts(local, options.parts)
         self._app = http_app(local, parts=self._parts, api=API in options.parts)
-        self._signalled_at = 0.0
-        self._live = asyncio.Event()  # every part runs
+        self._signalled_at: float | None = None
+        self._parts_started = asyncio.Event()  # every part runs
         self._draining: asyncio.Task[None] | None = None
         self._grpc_connections, limits = connection_limits(local.settings.server, grpc=options.grpc_port is not None)
-        connections = Connections(limits)
+        per_second = local.settings.server.unidentified_per_second
+        unidentified = UnidentifiedCallers(per_second=per_second, recent_tokens=local.service.recent_tokens)
+        connections = Connections(limits, unidentified=unidentified)
         config = uvicorn_config(self._app, options, connections)
         try:
             config.load()
@@ -328,48 +354,48 @@ class _Run:
                 f"the TLS files {options.tls_cert}, {options.tls_key} cannot be used: {error}"
             ) from error
         self._server = HttpServer(config, connections)
-        gc.freeze()
-        gc.enable()
 
-    async def until_signal(self, say: Callable[[str], None]) -> float:
+    async def until_signal(self, announce: Callable[[str], None]) -> float:
         """Serve until a signal; returns the deadline for the exit, on the monotonic clock."""
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, self._signalled)
+            loop.add_signal_handler(number, self._on_signal)
         host, port = self._sockets.http.getsockname()[:2]
         shown = f"[{host}]" if ":" in host else host
-        say(f"serving on {self._options.scheme}://{shown}:{port}")
+        announce(f"serving on {self._options.scheme}://{shown}:{port}")
         serving = loop.create_task(self._serve())
         grpc = None
         try:
             if self._options.grpc_port is not None:
                 grpc = await self._start_grpc(self._options.grpc_port)
-                self._note_addresses(f"{self._options.scheme}://{shown}:{port}", grpc.port)
-                if await self._parts_live(serving):
-                    say(f"serving gRPC on port {grpc.port}")
+                self._write_addresses(f"{self._options.scheme}://{shown}:{port}", grpc.port)
+                if await self._wait_for_parts(serving):
+                    announce(f"serving gRPC on port {grpc.port}")
+        except BaseException:
+            self._server.should_exit = True
+            raise
         finally:
-            self._server.should_exit |= grpc is None and self._options.grpc_port is not None
             await serving
             if grpc is not None:
                 await grpc.stop(max(0.0, self._deadline() - time.monotonic()) / 2)
         return self._deadline()
 
-    def _note_addresses(self, http: str, grpc_port: int) -> None:
-        """Write down the addresses for command lines, so that they send no token to another server's port."""
+    def _write_addresses(self, http: str, grpc_port: int) -> None:
+        """Write the addresses for command lines, so that they do not send a token to another server's port."""
         path = self._local.server_lock_path.with_name(ADDRESSES)
         path.write_text(json.dumps({"pid": os.getpid(), "grpc_port": grpc_port, "http": http}))
 
     async def _serve(self) -> None:
         async with running(self._app):
-            self._live.set()
-            await self._server.serve(sockets=[self._sockets.http, *self._sockets.own])
+            self._parts_started.set()
+            await self._server.serve(sockets=[self._sockets.http, *self._sockets.unix])
 
-    async def _parts_live(self, serving: asyncio.Task[None]) -> bool:
-        """Wait until every part runs: events for a repository that is still being created would be skipped."""
-        live = asyncio.ensure_future(self._live.wait())
+    async def _wait_for_parts(self, serving: asyncio.Task[None]) -> bool:
+        """Wait until every part runs, or events for new repositories are skipped; False if the server ends first."""
+        live = asyncio.ensure_future(self._parts_started.wait())
         await asyncio.wait([live, serving], return_when=asyncio.FIRST_COMPLETED)
         live.cancel()
-        return self._live.is_set()
+        return self._parts_started.is_set()
 
     async def _start_grpc(self, port: int) -> GrpcServer:
         """After HTTP: the library alone takes a third of a second to load."""
@@ -377,29 +403,30 @@ class _Run:
         cert, key = self._options.tls_cert, self._options.tls_key
         tls = module.Tls(certificate=cert.read_bytes(), key=key.read_bytes()) if cert and key else None
         settings = self._local.settings.server
-        bounds = module.ConnectionBounds(
-            most=self._grpc_connections,
+        limits = module.ConnectionLimits(
+            max_connections=self._grpc_connections,
             handshake_seconds=settings.head_timeout,
             idle_seconds=settings.keep_alive,
-            stranger_seconds=settings.keep_alive,
+            unidentified_seconds=settings.keep_alive,
         )
         found = [await asyncio.to_thread(part.grpc_services) for part in self._parts]
-        more = {name: handler for services in found for name, handler in services.items()}
+        part_services = {name: handler for services in found for name, handler in services.items()}
         if self._sockets.grpc is not None:
             self._sockets.grpc.close()
+            await wait_until_free(self._options.host, port)
         server: GrpcServer = module.build_server(
             self._local.service,
             host=self._options.host,
             port=port,
             tls=tls,
-            more=more,
-            bounds=bounds,
+            part_services=part_services,
+            limits=limits,
         )
         await server.start()
         return server
 
-    def _signalled(self) -> None:
-        if self._signalled_at:
+    def _on_signal(self) -> None:
+        if self._signalled_at is not None:
             self._server.force_exit = self._server.should_exit = True
             return
         self._signalled_at = time.monotonic()
@@ -418,22 +445,25 @@ class _Run:
             self._end_streams()
 
     def _deadline(self) -> float:
-        """The end of the grace; at least a moment from now, because a part may have used all of it."""
-        return max(self._signalled_at + self._options.grace_seconds, time.monotonic() + _LEAST_SECONDS)
+        """The end of the grace period, at least _MIN_CLOSE_SECONDS from now: a part may have used up the period."""
+        soonest = time.monotonic() + _MIN_CLOSE_SECONDS
+        if self._signalled_at is None:
+            return soonest
+        return max(self._signalled_at + self._options.grace_seconds, soonest)
 
     def _end_streams(self) -> None:
         self._server.config.timeout_graceful_shutdown = math.ceil(self._deadline() - time.monotonic())
         self._server.should_exit = True  # first: whatever fails, the server ends
-        self._app.streams.leave()
+        self._app.streams.end_all()
 
 
-def _leave_threads(deadline: float) -> None:
-    """Wait for running calls until the deadline; then exit, because all durable state is on disk."""
+def _wait_for_threads(deadline: float) -> None:
+    """Wait for other threads until the deadline; then exit at once, because all durable state is on disk."""
     left = [item for item in threading.enumerate() if not item.daemon and item is not threading.main_thread()]
     for item in left:
         item.join(max(0.0, deadline - time.monotonic()))
     if busy := [item.name for item in left if item.is_alive()]:
-        _LOG.warning("threads_left", extra={"threads": busy})
+        _LOG.warning("threads_still_running", extra={"threads": busy})
         with suppress(OSError):
             sys.stdout.flush()
         logging.shutdown()

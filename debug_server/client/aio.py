@@ -1,4 +1,4 @@
-"""The asynchronous client: the same verbs and rules as the blocking one."""
+"""The asynchronous client; it has the same methods as the blocking client."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from typing import TypeVar
 import httpx
 
 from debug_server.client import calls
-from debug_server.client.atomic_file import replacing
 from debug_server.client.calls import Call
+from debug_server.client.downloaded_file import writing
 from debug_server.client.exchange import Exchange, Pause, client_options
 from debug_server.client.following import EventStream, LineSplitter, LogStream, ResumableStream
 from debug_server.client.sync import PAGE_BYTES
-from debug_server.client.trust import HttpTrust, TrustedServer
 from debug_server.client.verbs import Verbs
 from debug_server.messages import EventReply, LogPage, LogPiece
+from debug_server.sockets.trust import HttpTrust, TrustedServerUser
 
 T = TypeVar("T")
 
@@ -39,7 +39,7 @@ class AsyncDebugServerClient(Verbs):
         """``server_uid`` is the user id of a local server that runs as neither you nor root."""
         self.base_url = base_url
         self._timeout = timeout
-        trust = HttpTrust(TrustedServer(uid=server_uid), lost=httpx.ConnectError)
+        trust = HttpTrust(TrustedServerUser(uid=server_uid), connection_error=httpx.ConnectError)
         options = client_options(base_url, token, verify_tls=verify_tls, timeout=timeout, before=trust.async_hook)
         self._http = httpx.AsyncClient(**options)
 
@@ -48,9 +48,9 @@ class AsyncDebugServerClient(Verbs):
         exchange = Exchange(call, self.base_url, self._timeout)
         while True:
             try:
-                found = exchange.accept(await self._http.request(**exchange.request))
+                found = exchange.reply_or_pause(await self._http.request(**exchange.request))
             except httpx.TransportError as error:
-                found = exchange.fail(error)
+                found = exchange.pause_after_network_error(error)
             if not isinstance(found, Pause):
                 return found
             await asyncio.sleep(found.seconds)
@@ -58,14 +58,14 @@ class AsyncDebugServerClient(Verbs):
     async def read_log(self, command_id: int, *, offset: int = 0, limit: int = PAGE_BYTES) -> LogPage:
         """About ``limit`` bytes of a log from an offset, in whole pieces."""
         command = await self.send(calls.get_command(command_id))
-        pieces, following = [], offset
+        pieces, next_offset = [], offset
         async with aclosing(self.stored_log(command_id, offset=offset)) as stored:  # type: ignore[type-var]
             async for piece in stored:
                 pieces.append(piece)
-                following = piece.end
-                if following - offset >= limit:
+                next_offset = piece.end
+                if next_offset - offset >= limit:
                     break
-        return LogPage(pieces=pieces, next_offset=following, ended=command.ended and following >= command.log_bytes)
+        return LogPage(pieces=pieces, next_offset=next_offset, ended=command.ended and next_offset >= command.log_bytes)
 
     def stored_log(self, command_id: int, *, offset: int = 0) -> AsyncIterator[LogPiece]:
         """A log from an offset to its current end."""
@@ -113,12 +113,12 @@ class AsyncDebugServerClient(Verbs):
                 async with self._http.stream(**stream.request()) as response:
                     if response.is_error:
                         await response.aread()
-                    pause = stream.opened(response)
+                    pause = stream.check_response(response)
                     if pause is None:
                         lines = LineSplitter()
                         async for data in response.aiter_bytes():
                             for line in lines.feed(data):
-                                if (item := stream.take(line)) is not None:
+                                if (item := stream.parse_line(line)) is not None:
                                     yield item
                         if not stream.endless:
                             return
@@ -127,21 +127,23 @@ class AsyncDebugServerClient(Verbs):
                 pause = stream.interrupted(error)
             await asyncio.sleep(pause.seconds)
 
-    async def download_artifact(self, session_id: int, artifact_id: int, target: Path | str) -> Path:
-        """Download an artifact into a file, which is replaced only when the download is complete."""
+    async def download_artifact(
+        self, session_id: int, artifact_id: int, target: Path | str, *, replace: bool = True
+    ) -> Path:
+        """Download an artifact into a file, whole or not at all; without ``replace``, the file must not exist."""
         exchange = Exchange(calls.artifact_file(session_id, artifact_id), self.base_url, self._timeout)
         while True:
             try:
                 async with self._http.stream(**exchange.request) as response:
                     if response.is_success:
-                        with replacing(Path(target)) as file:
+                        with writing(Path(target), replace=replace) as file:
                             async for data in response.aiter_bytes():
                                 await asyncio.to_thread(file.write, data)
                         return Path(target)
                     await response.aread()
-                    pause = exchange.refused(response)
+                    pause = exchange.pause_after_error(response)
             except httpx.TransportError as error:
-                pause = exchange.fail(error)
+                pause = exchange.pause_after_network_error(error)
             await asyncio.sleep(pause.seconds)
 
     async def close(self) -> None:

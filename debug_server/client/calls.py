@@ -1,4 +1,4 @@
-"""Calls as values: operation, fields and type of the reply; one function for each operation."""
+"""Builds the request of each operation as a value: operation, fields and type of the reply."""
 
 from __future__ import annotations
 
@@ -51,12 +51,12 @@ def register_repository(
 
 
 def get_repository(name: str) -> Call[r.RepositoryReply]:
-    """One repository by name."""
+    """Get a repository by name."""
     return _call("get_repository", r.RepositoryReply, name=name)
 
 
 def list_repositories(*, after: int = 0, limit: int | None = None) -> Call[r.RepositoryList]:
-    """A page of the repositories."""
+    """List the repositories, a page at a time."""
     return _call("list_repositories", r.RepositoryList, after=after or None, limit=limit)
 
 
@@ -93,12 +93,12 @@ def open_session(
 
 
 def get_session(session_id: int) -> Call[r.SessionReply]:
-    """One session."""
+    """Get a session."""
     return _call("get_session", r.SessionReply, session_id=session_id)
 
 
 def list_sessions(*, after: int = 0, limit: int | None = None) -> Call[r.SessionList]:
-    """A page of the caller's sessions; an admin's list has everybody's."""
+    """List the caller's sessions, a page at a time; an admin sees all sessions."""
     return _call("list_sessions", r.SessionList, after=after or None, limit=limit)
 
 
@@ -113,7 +113,7 @@ def reset_session(session_id: int) -> Call[r.SessionReply]:
 
 
 def diff_session(session_id: int) -> Call[r.SessionDiff]:
-    """The changes in the workspace as a patch."""
+    """Get the changes in the workspace as a patch."""
     return _call("diff_session", r.SessionDiff, session_id=session_id)
 
 
@@ -141,7 +141,7 @@ def _command(
         "cwd": cwd,
         "env": env,
         "log_name": log_name,
-        "limits": limits.asked() if limits is not None else None,
+        "limits": limits.requested() if limits is not None else None,
         "require": check_list(require, what="require"),
         "secrets": check_list(secrets, what="secrets"),
         "artifacts": check_list(artifacts, what="artifacts"),
@@ -219,12 +219,12 @@ def start_run(
 
 
 def get_command(command_id: int) -> Call[r.CommandReply]:
-    """One command."""
+    """Get a command."""
     return _call("get_command", r.CommandReply, command_id=command_id)
 
 
 def list_commands(session_id: int, *, after: int = 0, limit: int | None = None) -> Call[r.CommandList]:
-    """A page of a session's commands, by sequence."""
+    """List a session's commands in order, a page at a time."""
     return _call("list_commands", r.CommandList, session_id=session_id, after=after or None, limit=limit)
 
 
@@ -244,14 +244,14 @@ def cancel_command(command_id: int) -> Call[r.CommandReply]:
 
 
 def signal_command(command_id: int, signal: int | str) -> Call[r.Message]:
-    """Send a signal to its leader, by number or by name (``TERM`` or ``SIGTERM``)."""
+    """Send a signal to a command's first process, by number or by name (``TERM`` or ``SIGTERM``)."""
     return _call("signal_command", r.Message, command_id=command_id, signal=signal)
 
 
 def write_stdin(
     command_id: int, data: bytes = b"", *, close: bool = False, write_id: str | None = None
 ) -> Call[r.Message]:
-    """Write to its stdin; a repeated ``write_id`` is applied once."""
+    """Write to a command's stdin; a repeated ``write_id`` is applied once."""
     return _call(
         "write_stdin",
         r.Message,
@@ -264,22 +264,22 @@ def write_stdin(
 
 
 def list_artifacts(session_id: int, *, after: int = 0, limit: int | None = None) -> Call[r.ArtifactList]:
-    """A page of a session's artifacts."""
+    """List a session's artifacts, a page at a time."""
     return _call("list_artifacts", r.ArtifactList, session_id=session_id, after=after or None, limit=limit)
 
 
 def get_artifact(session_id: int, artifact_id: int) -> Call[r.ArtifactReply]:
-    """One artifact; ``download_artifact`` fetches its bytes."""
+    """Get an artifact's metadata; ``download_artifact`` downloads it."""
     return _call("get_artifact", r.ArtifactReply, session_id=session_id, artifact_id=artifact_id)
 
 
 def artifact_file(session_id: int, artifact_id: int) -> Call[bytes]:
-    """The bytes of an artifact."""
+    """Get an artifact's bytes."""
     return _call("artifact_file", bytes, session_id=session_id, artifact_id=artifact_id)
 
 
 def session_patch(session_id: int) -> Call[bytes]:
-    """The changes in a session, byte for byte."""
+    """Get the changes in a session as the exact bytes of a patch."""
     return _call("session_patch", bytes, session_id=session_id)
 
 
@@ -291,7 +291,7 @@ def read_events(
     command_id: int | None = None,
     kind: str | None = None,
 ) -> Call[r.EventList]:
-    """A page of events after a cursor."""
+    """Read a page of the events after a cursor."""
     return _call(
         "read_events",
         r.EventList,
@@ -304,12 +304,12 @@ def read_events(
 
 
 def list_leases(*, after: int = 0, limit: int | None = None) -> Call[r.LeaseList]:
-    """A page of the workspaces and their leases."""
+    """List the workspaces and their leases, a page at a time."""
     return _call("list_leases", r.LeaseList, after=after or None, limit=limit)
 
 
 def list_workers(*, after: int = 0, limit: int | None = None) -> Call[r.WorkerList]:
-    """A page of the supervised long-lived processes."""
+    """List the supervised workers, a page at a time."""
     return _call("list_workers", r.WorkerList, after=after or None, limit=limit)
 
 
@@ -335,7 +335,7 @@ def create_token(
     expires_in: float | None = None,
     quotas: Mapping[str, Any] | None = None,
 ) -> Call[r.TokenReply]:
-    """A new token; its secret is shown once."""
+    """Create a token; its secret is shown only once."""
     return _call(
         "create_token",
         r.TokenReply,
@@ -347,7 +347,7 @@ def create_token(
 
 
 def list_tokens(*, after: int = 0, limit: int | None = None) -> Call[r.TokenList]:
-    """A page of the tokens, without secrets."""
+    """List the tokens, without their secrets, a page at a time."""
     return _call("list_tokens", r.TokenList, after=after or None, limit=limit)
 
 
@@ -357,7 +357,7 @@ def revoke_token(token_id: int) -> Call[r.Message]:
 
 
 def who_am_i() -> Call[r.WhoAmI]:
-    """The caller as the server sees it."""
+    """Get the caller's token id, name and scopes."""
     return _call("who_am_i", r.WhoAmI)
 
 
@@ -369,5 +369,5 @@ def debug_session(
 
 
 def health() -> Call[r.Health]:
-    """Whether store, disk, keepers and the server's parts work, checked now."""
+    """Check the store, the disk, the keepers and the parts of the server."""
     return _call("health", r.Health)

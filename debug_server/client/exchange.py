@@ -16,7 +16,7 @@ import httpx
 from debug_server import __version__
 from debug_server.client.calls import Call
 from debug_server.client.decoding import decode
-from debug_server.client.failures import no_answer, refusal
+from debug_server.client.failures import error_from_response, no_answer
 from debug_server.errors import DebugServerError, InvalidInputError, UnavailableError
 from debug_server.messages import OPERATIONS, ROUTES
 
@@ -51,10 +51,10 @@ def client_options(
     }
 
 
-def delay_before(attempt: int, *, asked: float = 0.0) -> float:
+def delay_before(attempt: int, *, server_delay: float = 0.0) -> float:
     """Seconds before retry number ``attempt``: doubling, with jitter so that many clients do not retry at once."""
     planned = min(_MAX_DELAY, _FIRST_DELAY * (1 << min(attempt, 10)))
-    return max(min(asked, _MAX_DELAY), planned * random.uniform(0.5, 1.0))
+    return max(min(server_delay, _MAX_DELAY), planned * random.uniform(0.5, 1.0))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,33 +82,33 @@ class Exchange(Generic[T]):
         if operation and not operation.idempotent:
             self.request["headers"]["Idempotency-Key"] = secrets.token_hex(16)
 
-    def accept(self, response: httpx.Response) -> T | Pause:
-        """The reply, or the pause before the next attempt; raises a refusal that is final."""
+    def reply_or_pause(self, response: httpx.Response) -> T | Pause:
+        """The reply, or the pause before the next attempt; raises an error that cannot be retried."""
         if response.is_success or self._is_report(response):
             return decode(self._call.reply, response.content if self._call.reply is bytes else _body(response))
-        return self.refused(response)
+        return self.pause_after_error(response)
 
     def _is_report(self, response: httpx.Response) -> bool:
         """Whether it is the health report of an unhealthy server, which has status 503."""
         return self._call.operation == "health" and response.status_code == 503 and b'"checks"' in response.content
 
-    def refused(self, response: httpx.Response) -> Pause:
-        """The pause before the next attempt; raises a refusal that is final."""
-        error = refusal(response)
+    def pause_after_error(self, response: httpx.Response) -> Pause:
+        """The pause before the next attempt; raises an error that cannot be retried."""
+        error = error_from_response(response)
         if response.status_code not in RETRIED:
             raise error
-        return self._again(error)
+        return self._pause_or_raise(error)
 
-    def fail(self, error: httpx.TransportError) -> Pause:
+    def pause_after_network_error(self, error: httpx.TransportError) -> Pause:
         """The pause after a network failure; raises it after the last attempt."""
-        return self._again(no_answer(self._base_url, error))
+        return self._pause_or_raise(no_answer(self._base_url, error))
 
-    def _again(self, error: DebugServerError) -> Pause:
+    def _pause_or_raise(self, error: DebugServerError) -> Pause:
         self._attempt += 1
         if self._attempt >= ATTEMPTS:
             raise error
-        asked = error.retry_after if isinstance(error, UnavailableError) else 0.0
-        return Pause(seconds=delay_before(self._attempt - 1, asked=asked))
+        server_delay = error.retry_after if isinstance(error, UnavailableError) else 0.0
+        return Pause(seconds=delay_before(self._attempt - 1, server_delay=server_delay))
 
 
 def _body(response: httpx.Response) -> Any:

@@ -49,7 +49,7 @@ def _tree(cls: type[DebugServerError]) -> Iterator[type[DebugServerError]]:
         yield from _tree(inner)
 
 
-def refusal(response: httpx.Response) -> DebugServerError:
+def error_from_response(response: httpx.Response) -> DebugServerError:
     """The error of a response with status 400 or above; its body must have been read."""
     fields = _error_object(response)
     cls = classes_by_code().get(str(fields.get("code"))) or _BY_STATUS.get(response.status_code, DebugServerError)
@@ -84,11 +84,11 @@ def retry_after(response: httpx.Response) -> float | None:
 
 
 def no_answer(base_url: str, error: httpx.HTTPError | httpx.StreamError) -> UnavailableError:
-    """The error for a network failure; ConfigurationError for an invalid certificate, which no retry can fix."""
+    """Return the error for a network failure; raise ConfigurationError for an invalid certificate: no retry helps."""
     if (reason := _certificate_fault(error)) is not None:
         raise ConfigurationError(
-            f"the certificate of {base_url} cannot be verified ({reason}): name the file of its authority in"
-            " SSL_CERT_FILE, or accept any certificate with --insecure (verify_tls=False)"
+            f"the certificate of {base_url} cannot be verified ({reason}): set SSL_CERT_FILE to the"
+            " file of its certificate authority, or accept any certificate with --insecure (verify_tls=False)"
         ) from error
     return UnavailableError(f"no answer from {base_url}: {str(error) or type(error).__name__}")
 

@@ -17,12 +17,12 @@ import httpx
 
 from debug_server.client.decoding import decode
 from debug_server.client.exchange import RETRIED, Pause, delay_before
-from debug_server.client.failures import no_answer, refusal
+from debug_server.client.failures import error_from_response, no_answer
 from debug_server.errors import DebugServerError, UnavailableError
 from debug_server.messages import ROUTES, EventReply, LogPiece
 
 T = TypeVar("T")
-PATIENCE_SECONDS = 120.0  # without a response, before the stream fails
+RECONNECT_SECONDS = 120.0  # how long to reconnect without a response before the stream fails
 _SILENCE_SECONDS = 60.0  # a connection that is silent for so long may be dead, and resuming is cheap
 
 
@@ -30,7 +30,7 @@ class ResumableStream(Generic[T]):
     """One stream, independent of the client that sends its requests."""
 
     operation: str
-    endless = False  # True: it ends only because the server shuts down, so it is resumed
+    endless = False  # True: the stream ends only when the server shuts down, and is then resumed
 
     def __init__(self, base_url: str, timeout: float) -> None:
         self._base_url = base_url
@@ -47,29 +47,32 @@ class ResumableStream(Generic[T]):
     def _fields(self) -> dict[str, Any]:
         raise NotImplementedError
 
-    def take(self, line: bytes) -> T | None:
+    def parse_line(self, line: bytes) -> T | None:
         """The new item of a line; None if there is none."""
         raise NotImplementedError
 
-    def opened(self, response: httpx.Response) -> Pause | None:
-        """None if the stream is open; raises a refusal that is final. The body of an error must have been read."""
+    def check_response(self, response: httpx.Response) -> Pause | None:
+        """None for a successful response, else the pause before a retry; raises an error that no retry helps.
+
+        The body of an error response must have been read.
+        """
         if response.is_success:
             self._answered, self._failures = time.monotonic(), 0
             return None
-        error = refusal(response)
+        error = error_from_response(response)
         if response.status_code not in RETRIED:
             raise error
-        return self._again(error, asked=error.retry_after if isinstance(error, UnavailableError) else 0.0)
+        return self._again(error, server_delay=error.retry_after if isinstance(error, UnavailableError) else 0.0)
 
     def interrupted(self, error: httpx.TransportError) -> Pause:
         """The pause after a network failure."""
         return self._again(no_answer(self._base_url, error))
 
-    def _again(self, error: DebugServerError, *, asked: float = 0.0) -> Pause:
+    def _again(self, error: DebugServerError, *, server_delay: float = 0.0) -> Pause:
         self._failures += 1
-        if time.monotonic() - self._answered > PATIENCE_SECONDS:
+        if time.monotonic() - self._answered > RECONNECT_SECONDS:
             raise error
-        return Pause(seconds=delay_before(self._failures - 1, asked=asked))
+        return Pause(seconds=delay_before(self._failures - 1, server_delay=server_delay))
 
 
 class LogStream(ResumableStream[LogPiece]):
@@ -87,7 +90,7 @@ class LogStream(ResumableStream[LogPiece]):
         follow = "true" if self._follow else "false"
         return {"command_id": self._command_id, "offset": self.offset, "follow": follow, "encoding": "base64"}
 
-    def take(self, line: bytes) -> LogPiece | None:
+    def parse_line(self, line: bytes) -> LogPiece | None:
         """The piece of a line of JSON, without bytes before the cursor."""
         record = json.loads(line)
         data, start = base64.b64decode(record["data"]), record["offset"]
@@ -119,13 +122,13 @@ class EventStream(ResumableStream[EventReply]):
     ) -> None:
         super().__init__(base_url, timeout)
         self._after = after
-        self._chosen = {"session_id": session_id, "command_id": command_id, "kind": kind}
+        self._filters = {"session_id": session_id, "command_id": command_id, "kind": kind}
 
     def _fields(self) -> dict[str, Any]:
-        return {"after": self._after, **{name: value for name, value in self._chosen.items() if value is not None}}
+        return {"after": self._after, **{name: value for name, value in self._filters.items() if value is not None}}
 
-    def take(self, line: bytes) -> EventReply | None:
-        """The event of a data line; the other lines of a server-sent event repeat its fields."""
+    def parse_line(self, line: bytes) -> EventReply | None:
+        """The event of a ``data:`` line; the other lines only repeat its fields."""
         if not line.startswith(b"data:"):
             return None
         event = decode(EventReply, json.loads(line.removeprefix(b"data:")))
@@ -136,7 +139,7 @@ class EventStream(ResumableStream[EventReply]):
 
 
 class LineSplitter:
-    """Splits pieces of a body into lines; an incomplete last line is dropped."""
+    """Splits the chunks of a response body into lines; drops an incomplete last line."""
 
     def __init__(self) -> None:
         self._rest: list[bytes] = []

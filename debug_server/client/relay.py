@@ -1,45 +1,57 @@
-"""The way of gRPC to a server: its library makes connections of its own, and shows none of them before it is used.
+"""Relays gRPC connections to a server, so that the user of each server is checked before data is sent.
 
-    the library -> unix socket of this process -> a TCP connection that is judged when it is made -> the server
+    gRPC library -> unix socket of this process -> TCP connection, checked when it is made -> server
 
-So every connection is judged, also each one that the library makes anew after the server went away.
+The gRPC library makes its own connections and does not expose them before use; with the relay every connection is
+checked, also each new one after the server has restarted.
 """
 
 from __future__ import annotations
 
 import os
 import secrets
+import shutil
 import socket
 import struct
+import tempfile
 import threading
 from collections.abc import Callable
 from contextlib import suppress
+from pathlib import Path
 from types import TracebackType
+from urllib.parse import quote
 
-from debug_server.client.trust import TrustedServer
+from debug_server.disk import why_replaceable
 from debug_server.errors import AccessError, InvalidInputError
+from debug_server.sockets.trust import TrustedServerUser
 
 _CREDENTIALS = struct.Struct("=iII")  # pid, uid, gid
 _CONNECT_SECONDS, _JOIN_SECONDS = 20.0, 1.0
 _CHUNK = 1 << 16
+_SOCKET = "relay"
+_MAX_PATH = 107  # bytes of a unix socket's path
 
 
 class Relay:
-    """Carries this process's connections to ``host:port``. A context manager; close the channel before it."""
+    """Relays this process's connections to ``host:port``. A context manager; close the channel before leaving it."""
 
-    def __init__(self, target: str, trusted: TrustedServer) -> None:
+    def __init__(self, target: str, trusted: TrustedServerUser) -> None:
         self._host, self._port = _split(target)
-        self._place = f"grpc://{target}"
+        self._server = f"grpc://{target}"
         self._trusted = trusted
         self._guard = threading.Lock()
         self._open: set[socket.socket] = set()
         self._threads: list[threading.Thread] = []
         self._is_closed = False
-        name = f"debug-server-{secrets.token_hex(16)}"
-        # Without a file: nothing is left of a process that is killed. Who may connect is seen by its credentials.
         self._listener = socket.socket(socket.AF_UNIX)
-        self._listener.bind(f"\0{name}")
-        self.address = f"unix-abstract:{name}"
+        self._folder = _private_folder()
+        if self._folder is not None:
+            self._listener.bind(str(self._folder / _SOCKET))
+            self.address = f"unix:{quote(str(self._folder / _SOCKET))}"
+        else:
+            name = f"debug-server-{secrets.token_hex(16)}"
+            self._listener.bind(f"\0{name}")
+            self.address = f"unix-abstract:{name}"
         self.options = (("grpc.default_authority", target), ("grpc.enable_http_proxy", 0))
         self.failure: OSError | AccessError | None = None
         """Why the newest connection could not be made."""
@@ -61,6 +73,8 @@ class Relay:
         for thread in threads:
             thread.join(_JOIN_SECONDS)
         self._listener.close()
+        if self._folder is not None:
+            shutil.rmtree(self._folder, ignore_errors=True)
 
     def _start(self, work: Callable[..., None], *arguments: socket.socket) -> threading.Thread:
         thread = threading.Thread(target=work, args=arguments, daemon=True)
@@ -75,9 +89,9 @@ class Relay:
                 near, _ = self._listener.accept()
             except OSError:  # closed
                 return
-            self._start(self._carry, near)
+            self._start(self._relay_connection, near)
 
-    def _carry(self, near: socket.socket) -> None:
+    def _relay_connection(self, near: socket.socket) -> None:
         with near:
             if _pid(near) != os.getpid():
                 return
@@ -88,7 +102,7 @@ class Relay:
                 return
             self.failure = None
             with far:
-                if not self._keep(near, far):
+                if not self._register(near, far):
                     return
                 back = self._start(_copy, far, near)
                 _copy(near, far)
@@ -99,7 +113,7 @@ class Relay:
     def _connect(self) -> socket.socket:
         far = socket.create_connection((self._host, self._port), timeout=_CONNECT_SECONDS)
         try:
-            self._trusted.require(far, self._place)
+            self._trusted.require(far, self._server)
             far.settimeout(None)
             far.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         except BaseException:
@@ -107,16 +121,32 @@ class Relay:
             raise
         return far
 
-    def _keep(self, near: socket.socket, far: socket.socket) -> bool:
-        """Note them, to be ended with the relay; False when that is closed already."""
+    def _register(self, near: socket.socket, far: socket.socket) -> bool:
+        """Register both sockets, so that the relay can close them; False if the relay is closed."""
         with self._guard:
             if not self._is_closed:
                 self._open |= {near, far}
             return not self._is_closed
 
 
+def _private_folder() -> Path | None:
+    """A new folder for the socket, where no other user can fill its queue; None where there is no place for one.
+
+    Without a folder the socket has an abstract name: connections of other processes are refused, but they can fill its
+    queue and so block ours. A process that is killed leaves its folder behind.
+    """
+    try:
+        folder = Path(tempfile.mkdtemp(prefix="debug-server-")).absolute()
+    except OSError:
+        return None
+    if len(os.fsencode(folder / _SOCKET)) <= _MAX_PATH and why_replaceable(folder) is None:
+        return folder
+    folder.rmdir()
+    return None
+
+
 def _copy(source: socket.socket, sink: socket.socket) -> None:
-    with suppress(OSError):  # either end is gone: the other is told
+    with suppress(OSError):  # one end has closed: shut down the other end below
         while data := source.recv(_CHUNK):
             sink.sendall(data)
     with suppress(OSError):

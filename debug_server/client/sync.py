@@ -1,4 +1,4 @@
-"""The client that waits."""
+"""The blocking client."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from typing import TypeVar
 import httpx
 
 from debug_server.client import calls
-from debug_server.client.atomic_file import replacing
 from debug_server.client.calls import Call
+from debug_server.client.downloaded_file import writing
 from debug_server.client.exchange import Exchange, Pause, client_options
 from debug_server.client.following import EventStream, LineSplitter, LogStream, ResumableStream
 from debug_server.client.session_logs import session_pieces
-from debug_server.client.trust import HttpTrust, TrustedServer
 from debug_server.client.verbs import Verbs
 from debug_server.messages import EventReply, LogPage, LogPiece
+from debug_server.sockets.trust import HttpTrust, TrustedServerUser
 
 T = TypeVar("T")
 PAGE_BYTES = 1 << 16
 
 
 class DebugServerClient(Verbs):
-    """Speaks to one server; safe to share between threads. A context manager."""
+    """A client of one server; safe to share between threads. A context manager."""
 
     def __init__(
         self,
@@ -36,21 +36,21 @@ class DebugServerClient(Verbs):
         timeout: float = 30.0,
         server_uid: int | None = None,
     ) -> None:
-        """``server_uid`` is the user of a server on this machine that is neither yours nor root's."""
+        """``server_uid`` is the user id of a local server that runs as neither you nor root."""
         self.base_url = base_url
         self._timeout = timeout
-        trust = HttpTrust(TrustedServer(uid=server_uid), lost=httpx.ConnectError)
+        trust = HttpTrust(TrustedServerUser(uid=server_uid), connection_error=httpx.ConnectError)
         options = client_options(base_url, token, verify_tls=verify_tls, timeout=timeout, before=trust.hook)
         self._http = httpx.Client(**options)
 
     def send(self, call: Call[T]) -> T:
-        """Do one operation; tried again after a failure of the network, because a repetition does nothing twice."""
+        """Perform one operation; network failures are retried, which is safe because requests are idempotent."""
         exchange = Exchange(call, self.base_url, self._timeout)
         while True:
             try:
-                found = exchange.accept(self._http.request(**exchange.request))
+                found = exchange.reply_or_pause(self._http.request(**exchange.request))
             except httpx.TransportError as error:
-                found = exchange.fail(error)
+                found = exchange.pause_after_network_error(error)
             if not isinstance(found, Pause):
                 return found
             time.sleep(found.seconds)
@@ -58,20 +58,20 @@ class DebugServerClient(Verbs):
     def read_log(self, command_id: int, *, offset: int = 0, limit: int = PAGE_BYTES) -> LogPage:
         """About ``limit`` bytes of a log from an offset, in whole pieces."""
         command = self.send(calls.get_command(command_id))
-        pieces, following = [], offset
+        pieces, next_offset = [], offset
         for piece in self.stored_log(command_id, offset=offset):
             pieces.append(piece)
-            following = piece.end
-            if following - offset >= limit:
+            next_offset = piece.end
+            if next_offset - offset >= limit:
                 break
-        return LogPage(pieces=pieces, next_offset=following, ended=command.ended and following >= command.log_bytes)
+        return LogPage(pieces=pieces, next_offset=next_offset, ended=command.ended and next_offset >= command.log_bytes)
 
     def stored_log(self, command_id: int, *, offset: int = 0) -> Iterator[LogPiece]:
-        """A log from an offset as far as it goes now."""
+        """A log from an offset to its current end."""
         return self._pieces(command_id, offset, follow=False)
 
     def follow_log(self, command_id: int, *, offset: int = 0) -> Iterator[LogPiece]:
-        """A log from an offset until the command has ended; carries on over lost connections and server restarts."""
+        """A log from an offset until the command has ended; survives lost connections and server restarts."""
         return self._pieces(command_id, offset, follow=True)
 
     def _pieces(self, command_id: int, offset: int, *, follow: bool) -> Iterator[LogPiece]:
@@ -79,7 +79,7 @@ class DebugServerClient(Verbs):
         return self._resume(stream)
 
     def stream_session_logs(self, session_id: int, *, follow: bool = True) -> Iterator[LogPiece]:
-        """The logs of a session's commands, one after the other; with ``follow`` until all of them have ended."""
+        """The logs of a session's commands in order; with ``follow`` until all of them have ended."""
         return session_pieces(self, session_id, follow=follow)
 
     def follow_events(
@@ -90,7 +90,7 @@ class DebugServerClient(Verbs):
         command_id: int | None = None,
         kind: str | None = None,
     ) -> Iterator[EventReply]:
-        """Events after a cursor, then live, for as long as they are iterated."""
+        """Events after a cursor, then new ones; the iterator does not end."""
         stream = EventStream(
             after=after,
             session_id=session_id,
@@ -107,7 +107,7 @@ class DebugServerClient(Verbs):
                 with self._http.stream(**stream.request()) as response:
                     if response.is_error:
                         response.read()
-                    pause = stream.opened(response)
+                    pause = stream.check_response(response)
                     if pause is None:
                         yield from self._items(stream, response)
                         if not stream.endless:
@@ -121,24 +121,24 @@ class DebugServerClient(Verbs):
         lines = LineSplitter()
         for data in response.iter_bytes():
             for line in lines.feed(data):
-                if (item := stream.take(line)) is not None:
+                if (item := stream.parse_line(line)) is not None:
                     yield item
 
-    def download_artifact(self, session_id: int, artifact_id: int, target: Path | str) -> Path:
-        """An artifact's bytes into a file, which is replaced only by a whole one."""
+    def download_artifact(self, session_id: int, artifact_id: int, target: Path | str, *, replace: bool = True) -> Path:
+        """Download an artifact into a file, whole or not at all; without ``replace``, the file must not exist."""
         exchange = Exchange(calls.artifact_file(session_id, artifact_id), self.base_url, self._timeout)
         while True:
             try:
                 with self._http.stream(**exchange.request) as response:
                     if response.is_success:
-                        with replacing(Path(target)) as file:
+                        with writing(Path(target), replace=replace) as file:
                             for data in response.iter_bytes():
                                 file.write(data)
                         return Path(target)
                     response.read()
-                    pause = exchange.refused(response)
+                    pause = exchange.pause_after_error(response)
             except httpx.TransportError as error:
-                pause = exchange.fail(error)
+                pause = exchange.pause_after_network_error(error)
             time.sleep(pause.seconds)
 
     def close(self) -> None:

@@ -6,7 +6,7 @@ their own modules: a command line needs none of them.
 
 from debug_server.config.declare import Setting, section, setting, settings_of
 from debug_server.config.load import Loaded, load
-from debug_server.config.places import Place, Placed, find_place, load_runner, make_data_folder
+from debug_server.config.places import ConfigLocation, LoadedConfig, find_config_location, load_runner, make_data_folder
 from debug_server.config.runner import (
     EnvironmentsConfig,
     LimitsConfig,
@@ -22,14 +22,14 @@ __all__ = [
     "LimitsConfig",
     "Loaded",
     "PathsConfig",
-    "Place",
-    "Placed",
+    "ConfigLocation",
+    "LoadedConfig",
     "RunnerConfig",
     "RunnerOptions",
     "ServerConfig",
     "Setting",
     "WorkspacesConfig",
-    "find_place",
+    "find_config_location",
     "load",
     "load_runner",
     "make_data_folder",

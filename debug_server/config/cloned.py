@@ -1,8 +1,8 @@
-"""Refuses settings with which a cloned repository would choose a shell or a store.
+"""Refuses settings by which a cloned repository could choose a shell or a database.
 
-A file that git tracks came with the repository, although it belongs to the user who cloned it. If the search finds such
-a settings file, it may set only a shell of /etc/shells, and folders in its own work tree without tracked files.
-Variables and a file that the user names (``--config``) may set anything.
+A file that git tracks came with the repository, although the user who cloned it owns the file. A settings file of this
+kind that the search finds may set only a shell that /etc/shells lists, and folders inside its own work tree that have
+no tracked files. Environment variables and a file that the user names (``--config``) may set anything.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _SHELLS = Path("/etc/shells")
 
 
 def check_cloned(loaded: Loaded[RunnerConfig], file: Path | None, environ: Mapping[str, str]) -> None:
-    """ConfigurationError if a cloned repository sets what it may not, or tracks files of the data folder."""
+    """ConfigurationError if a cloned repository sets a forbidden value, or tracks files in the data folder."""
     tree = tracking_tree(file) if file is not None else None
     if tree is not None and file is not None:
         _check_file(loaded, file, tree, environ)
@@ -28,7 +28,7 @@ def check_cloned(loaded: Loaded[RunnerConfig], file: Path | None, environ: Mappi
         if tracking_tree(path) is not None:
             raise ConfigurationError(
                 f"{path} ({key}) has files that git tracks: data that came with a repository is not used. "
-                f"If it is yours: git rm -r --cached {path}; else name another folder by DEBUG_SERVER_PATHS_ARTIFACTS"
+                f"If it is yours: git rm -r --cached {path}; else set DEBUG_SERVER_PATHS_ARTIFACTS to another folder"
             )
 
 
@@ -60,7 +60,7 @@ def _known_shells(environ: Mapping[str, str]) -> set[str]:
 
 
 def _found_paths(loaded: Loaded[RunnerConfig]) -> list[tuple[str, Path]]:
-    """The folders that no variable sets, neither directly nor through the data folder."""
+    """The folders that come from a file or a default, not from a variable (also not through the data folder)."""
     paths = loaded.value.paths
     found = {f"paths.{name}": getattr(paths, name) for name in ("artifacts", "logs", "environments", "patches")}
     named = {key for key in found if loaded.source(key).startswith("variable")}

@@ -1,13 +1,13 @@
-"""When a schedule is due: five cron fields and the forms that people write, in a time zone.
+"""Parses schedules: five cron fields, or short forms such as ``Mon 08:00``, in a time zone.
 
     Mon 08:00          on Mondays at eight; Mon-Fri 08:00, Mon,Thu 08:00
     08:00, daily 08:00
     @hourly, @daily, @weekly, @monthly, @yearly
     */15 * * * *       minute, hour, day of month, month, day of week (0 or 7 is Sunday; names in both)
 
-The fields mean what they mean to Debian's cron. When both kinds of day are restricted, one that matches is enough.
-A fixed time that the clock skips in spring is due at once after the change; one that it shows twice in autumn is due
-the first time only. Rules with ``*`` in minute or hour follow the time that passes.
+The fields have the meaning of Debian's cron. If day of month and day of week are both restricted, either may match.
+A fixed time that daylight saving skips is due right after the change; a time that occurs twice is due only the first
+time. A rule with ``*`` in minute or hour follows elapsed time instead.
 """
 
 from __future__ import annotations
@@ -49,21 +49,22 @@ class Rule:
         return next(CronSim(self.fields, moment.astimezone(self.zone))).astimezone(UTC)
 
     def latest(self, due: datetime, now: datetime) -> datetime:
-        """The last time from ``due``, which is one, to ``now``."""
+        """The last due time from ``due`` (itself a due time) to ``now``."""
+        # reverse yields times strictly before its start, so it begins one second later
         just_after = now.astimezone(self.zone) + timedelta(seconds=1)
         return max(due, next(CronSim(self.fields, just_after, reverse=True)).astimezone(UTC))
 
 
 def parse_rule(text: str, zone: str = "UTC") -> Rule:
-    """The rule that was written; InvalidInputError names what is wrong with it."""
+    """Parse a rule; InvalidInputError says what is wrong."""
     try:
-        place = ZoneInfo(zone)
+        time_zone = ZoneInfo(zone)
     except (ZoneInfoNotFoundError, ValueError, OSError) as error:
         raise InvalidInputError(f"time zone {zone!r} is not known: use a name such as Europe/Berlin or UTC") from error
     fields = _fields(text)
     if len(fields) != len(_FIELDS):
         raise InvalidInputError(f"schedule {text!r} is neither five cron fields nor a time such as 'Mon 08:00'")
-    rule = Rule(text=text, fields=" ".join(fields), zone=place)
+    rule = Rule(text=text, fields=" ".join(fields), zone=time_zone)
     try:
         rule.after(datetime(2024, 1, 1, tzinfo=UTC))
     except CronSimError as error:
@@ -87,6 +88,6 @@ def _fields(text: str) -> list[str]:
 def _wrong(text: str, fields: list[str], error: CronSimError) -> InvalidInputError:
     name = str(error).removeprefix("Bad ")
     if name == "day-of-month" and fields[2].isdigit() and 1 <= int(fields[2]) <= 31:
-        return InvalidInputError(f"schedule {text!r} is never due: no such month has a day {fields[2]}")
+        return InvalidInputError(f"schedule {text!r} is never due: none of its months has a day {fields[2]}")
     value = fields[_FIELDS.index(name)] if name in _FIELDS else text
     return InvalidInputError(f"schedule {text!r}: {name} {value!r} is not valid")

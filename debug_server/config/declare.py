@@ -1,4 +1,4 @@
-"""Declares settings: a dataclass field with a sentence, a kind and a default.
+"""Declares settings: a dataclass field with a description, a kind and a default.
 
 A settings class is a frozen dataclass whose fields come from ``setting`` or, for a table of settings, from ``section``.
 """
@@ -17,7 +17,7 @@ from debug_server.config.kinds import Kind
 class Derived:
     """A default that is computed from settings declared before it in the same section."""
 
-    text: str  # for people, in place of a value
+    text: str  # shown in the documentation instead of a value
     of: Callable[[Mapping[str, Any]], Any]
 
 
@@ -26,7 +26,7 @@ class Setting:
     """One declared setting."""
 
     key: str  # dotted, as in a file: paths.logs
-    sentence: str
+    description: str
     kind: Kind
     default: Any  # a value or a Derived
     variable: str  # the environment variable; empty: none
@@ -36,9 +36,9 @@ class Setting:
         return self.default.of(before) if isinstance(self.default, Derived) else self.default
 
 
-def setting(sentence: str, kind: Kind, *, default: Any, variable: str | None = None) -> Any:
-    """A dataclass field for one setting; ``variable`` defaults to DEBUG_SERVER_ and the key; empty: none."""
-    metadata = {"setting": (sentence, kind, default, variable)}
+def setting(description: str, kind: Kind, *, default: Any, variable: str | None = None) -> Any:
+    """A dataclass field for one setting. ``variable`` None: DEBUG_SERVER_ plus the key; empty: no variable."""
+    metadata = {"setting": (description, kind, default, variable)}
     # A derived default depends on other settings: without ``load`` the value must be passed.
     plain = MISSING if isinstance(default, Derived) else default
     return dataclasses.field(default=plain, metadata=metadata)
@@ -63,7 +63,7 @@ def settings_of(cls: type, prefix: str = "") -> dict[str, Setting]:
             found |= settings_of(inner, f"{prefix}{field.name}.")
         else:
             key = prefix + field.name
-            sentence, kind, default, variable = field.metadata["setting"]
+            description, kind, default, variable = field.metadata["setting"]
             name = "DEBUG_SERVER_" + key.replace(".", "_").upper() if variable is None else variable
-            found[key] = Setting(key=key, sentence=sentence, kind=kind, default=default, variable=name)
+            found[key] = Setting(key=key, description=description, kind=kind, default=default, variable=name)
     return found

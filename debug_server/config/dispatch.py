@@ -13,16 +13,16 @@ HOOK_SECRET = "DEBUG_SERVER_HOOK_SECRET"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DispatchConfig:
-    """Set by variables alone: the file would be in the folder that one of them names."""
+    """Settings that only environment variables can set, because one of them names the folder of the files."""
 
     config: Path = setting(
-        "The folder of `runners.yml` and `repos.yml`.",
+        "The folder that contains `runners.yml` and `repos.yml`.",
         PATH,
         default=Derived(text="the folder of the settings files", of=lambda _: Path("config")),
         variable="DEBUG_SERVER_DISPATCH_CONFIG",
     )
     hook_secret: str | None = setting(
-        "What hosting services sign `POST /hooks/NAME` with; left out: hooks are refused.",
+        "The secret that signs `POST /hooks/NAME`; without it, hooks are refused.",
         TEXT,
         default=None,
         variable=HOOK_SECRET,

@@ -10,116 +10,118 @@ from debug_server.config.declare import Derived, section, setting
 from debug_server.config.kinds import FLAG, PATH, TEXT, Kind, choice, whole
 
 
-def _of(variable: str, sentence: str, kind: Kind, default: Any) -> Any:
-    return setting(sentence, kind, default=default, variable=variable)
+def _of(variable: str, description: str, kind: Kind, default: Any) -> Any:
+    return setting(description, kind, default=default, variable=variable)
 
 
-def _flag(variable: str, sentence: str, *, default: bool) -> Any:
-    return _of(variable, sentence, FLAG, default)
+def _flag(variable: str, description: str, *, default: bool) -> Any:
+    return _of(variable, description, FLAG, default)
 
 
-def _milliseconds(variable: str, sentence: str, default: int) -> Any:
-    return _of(variable, sentence + ", in milliseconds.", whole(least=1), default)
+def _milliseconds(variable: str, description: str, default: int) -> Any:
+    return _of(variable, description + ", in milliseconds.", whole(minimum=1), default)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CodexConfig:
-    """[codex]: the worker that answers."""
+    """[codex]: the codex worker."""
 
     enabled: bool = _flag("PROXY_USE_APP_SERVER", "Start the worker and serve `/v1` through it.", default=True)
     bin: str = _of("CODEX_BIN", "The codex program.", TEXT, "codex")
     home: Path = _of(
         "CODEX_HOME",
-        "Its folder; not below a temporary directory.",
+        "The home folder of codex; not below a temporary directory.",
         PATH,
         Derived(text="`.codex-api` beside `config/`, else in the data folder", of=lambda _: Path(".codex-api")),
     )
-    workdir: Path | None = _of("PROXY_CODEX_WORKDIR", "Where it works; left out: in its folder.", PATH, None)
-    model: str = _of("CODEX_MODEL", "The model it starts with.", TEXT, "gpt-5.2")
-    model_provider: str | None = _of("CODEX_MODEL_PROVIDER", "A provider of its configuration.", TEXT, None)
+    workdir: Path | None = _of(
+        "PROXY_CODEX_WORKDIR", "The working directory of codex; default: the home folder of codex.", PATH, None
+    )
+    model: str = _of("CODEX_MODEL", "The default model.", TEXT, "gpt-5.2")
+    model_provider: str | None = _of("CODEX_MODEL_PROVIDER", "A model provider of the codex configuration.", TEXT, None)
     sandbox: str = _of(
         "PROXY_SANDBOX_MODE",
-        "What its commands may touch.",
+        "The sandbox mode of codex.",
         choice("read-only", "workspace-write", "danger-full-access"),
         "read-only",
     )
     approval: str = _of(
         "PROXY_APPROVAL_POLICY",
-        "When it asks before it acts; the gateway declines what it asks.",
+        "When codex asks for approval; the gateway declines every request.",
         choice("untrusted", "on-request", "never"),
         "never",
     )
-    max_concurrency: int = _of("WORKER_MAX_CONCURRENCY", "Turns at the same time.", whole(least=1), 4)
-    request_timeout_ms: int = _milliseconds(
-        "WORKER_REQUEST_TIMEOUT_MS", "How long it may take to answer a call", 120_000
-    )
-    handshake_timeout_ms: int = _milliseconds("WORKER_HANDSHAKE_TIMEOUT_MS", "The same for its handshake", 15_000)
+    max_concurrency: int = _of("WORKER_MAX_CONCURRENCY", "Maximum number of concurrent turns.", whole(minimum=1), 4)
+    request_timeout_ms: int = _milliseconds("WORKER_REQUEST_TIMEOUT_MS", "Timeout of one call to codex", 120_000)
+    handshake_timeout_ms: int = _milliseconds("WORKER_HANDSHAKE_TIMEOUT_MS", "Timeout of the codex handshake", 15_000)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AccessConfig:
-    """[access]: who is served, and how much."""
+    """[access]: addresses, authentication and rate limits."""
 
-    host: str = _of("PROXY_HOST", "Where the gateway alone listens.", TEXT, "127.0.0.1")
-    port: int = _of("PORT", "On which port; 0 takes a free one.", whole(least=0), 11435)
+    host: str = _of("PROXY_HOST", "The host on which `gateway serve` listens.", TEXT, "127.0.0.1")
+    port: int = _of("PORT", "The port of `gateway serve`; 0 chooses a free one.", whole(minimum=0), 11435)
     environment: str = _of(
         "PROXY_ENV",
-        "Where it runs; staging and prod refuse insecure settings.",
+        "The deployment environment; staging and prod refuse insecure settings.",
         choice("dev", "staging", "prod"),
         "dev",
     )
     api_key: str | None = _of(
-        "PROXY_API_KEY", "What clients send as bearer; without one only the server's own user is served.", TEXT, None
+        "PROXY_API_KEY", "The bearer token of clients; without one only the server's own user is served.", TEXT, None
     )
-    protect_models: bool = _flag("PROXY_PROTECT_MODELS", "Ask for the key on `/v1/models`, too.", default=False)
+    protect_models: bool = _flag("PROXY_PROTECT_MODELS", "Require the key on `/v1/models` too.", default=False)
     usage_open: bool = _flag("PROXY_USAGE_ALLOW_UNAUTH", "Show `/v1/usage` without a key.", default=False)
     maintenance: bool = _flag("PROXY_MAINTENANCE_MODE", "Refuse all work, with 503.", default=False)
-    cors: bool = _flag("PROXY_ENABLE_CORS", "Answer browsers' questions about other origins.", default=True)
-    rate_limit: bool = _flag("PROXY_RATE_LIMIT_ENABLED", "Bound the requests of each caller.", default=False)
-    rate_window_ms: int = _milliseconds("PROXY_RATE_LIMIT_WINDOW_MS", "The window of that bound", 60_000)
-    rate_max: int = _of("PROXY_RATE_LIMIT_MAX", "Requests in a window.", whole(least=1), 60)
+    cors: bool = _flag("PROXY_ENABLE_CORS", "Answer CORS preflight requests.", default=True)
+    rate_limit: bool = _flag("PROXY_RATE_LIMIT_ENABLED", "Limit the request rate of each caller.", default=False)
+    rate_window_ms: int = _milliseconds("PROXY_RATE_LIMIT_WINDOW_MS", "The window of the rate limit", 60_000)
+    rate_max: int = _of("PROXY_RATE_LIMIT_MAX", "Maximum number of requests in a window.", whole(minimum=1), 60)
     test_endpoints: bool = _flag("PROXY_TEST_ENDPOINTS", "Serve `/__test/`.", default=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnswersConfig:
-    """[answers]: what answers look like and how long they take."""
+    """[answers]: format, timeouts and limits of responses."""
 
     timeout_ms: int = _milliseconds("PROXY_TIMEOUT_MS", "How long one request may take", 300_000)
-    idle_ms: int = _milliseconds(
-        "PROXY_IDLE_TIMEOUT_MS", "How long a turn, or the body of a request, may show no sign of life", 15_000
+    idle_ms: int = _milliseconds("PROXY_IDLE_TIMEOUT_MS", "Idle timeout of a turn and of a request body", 15_000)
+    stream_idle_ms: int = _milliseconds("PROXY_STREAM_IDLE_TIMEOUT_MS", "Idle timeout of a streaming turn", 300_000)
+    max_streams: int = _of("PROXY_SSE_MAX_CONCURRENCY", "Maximum number of concurrent streams.", whole(minimum=1), 4)
+    keepalive_ms: int = _milliseconds(
+        "PROXY_SSE_KEEPALIVE_MS", "Time without output after which a stream sends a keep-alive comment", 15_000
     )
-    stream_idle_ms: int = _milliseconds("PROXY_STREAM_IDLE_TIMEOUT_MS", "The same for one that streams", 300_000)
-    max_streams: int = _of("PROXY_SSE_MAX_CONCURRENCY", "Streams at the same time.", whole(least=1), 4)
-    keepalive_ms: int = _milliseconds("PROXY_SSE_KEEPALIVE_MS", "Silence after which a stream sends a comment", 15_000)
-    max_choices: int = _of("PROXY_MAX_CHAT_CHOICES", "The largest `n` of a request.", whole(least=1), 5)
+    max_choices: int = _of("PROXY_MAX_CHAT_CHOICES", "The largest `n` of a request.", whole(minimum=1), 5)
     max_prompt_tokens: int = _of(
-        "PROXY_MAX_PROMPT_TOKENS", "The longest prompt, estimated; 0 is no bound.", whole(least=0), 0
+        "PROXY_MAX_PROMPT_TOKENS", "Maximum estimated tokens of a prompt; 0: no limit.", whole(minimum=0), 0
     )
     default_stream: bool = _flag("PROXY_DEFAULT_STREAM", "Stream unless a request says otherwise.", default=False)
     responses: bool = _flag("PROXY_ENABLE_RESPONSES", "Serve `/v1/responses`.", default=True)
     kill_on_disconnect: bool = _flag(
         "PROXY_KILL_ON_DISCONNECT",
-        "Replace a worker that does not confirm the interruption of a turn whose client left.",
+        "Replace a worker that does not confirm the interruption of a turn after its client disconnected.",
         default=False,
     )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ObservationConfig:
-    """[observation]: what operators see."""
+    """[observation]: metrics, traces and logs for operators."""
 
     metrics: bool = _flag("PROXY_ENABLE_METRICS", "Serve `/metrics`.", default=True)
-    metrics_open: bool = _flag("PROXY_METRICS_ALLOW_UNAUTH", "To everybody.", default=False)
+    metrics_open: bool = _flag("PROXY_METRICS_ALLOW_UNAUTH", "Serve `/metrics` without authentication.", default=False)
     metrics_loopback: bool = _flag(
-        "PROXY_METRICS_ALLOW_LOOPBACK", "To the server's own user on this machine without a token.", default=True
+        "PROXY_METRICS_ALLOW_LOOPBACK", "Serve `/metrics` to the server's own user without a token.", default=True
     )
-    metrics_token: str | None = _of("PROXY_METRICS_TOKEN", "A bearer that may read metrics alone.", TEXT, None)
-    otel: bool = _flag("PROXY_ENABLE_OTEL", "Send traces; the variable alone is read, before any file.", default=False)
-    otel_url: str | None = _of("PROXY_OTEL_EXPORTER_URL", "Where to.", TEXT, None)
-    token_log: Path | None = _of("TOKEN_LOG_PATH", "Keep each request's tokens here, as lines of JSON.", PATH, None)
+    metrics_token: str | None = _of("PROXY_METRICS_TOKEN", "A bearer token that may read only metrics.", TEXT, None)
+    otel: bool = _flag(
+        "PROXY_ENABLE_OTEL", "Send traces; only the variable has an effect, the key in a file has none.", default=False
+    )
+    otel_url: str | None = _of("PROXY_OTEL_EXPORTER_URL", "The URL of the OTLP exporter.", TEXT, None)
+    token_log: Path | None = _of("TOKEN_LOG_PATH", "A JSON lines file of each request's token counts.", PATH, None)
     protocol_log: Path | None = _of(
-        "PROTO_LOG_PATH", "Note each message to and from the worker here: method, id and size, no content.", PATH, None
+        "PROTO_LOG_PATH", "A file for the method, id and size of each message to and from the worker.", PATH, None
     )
 
 

@@ -13,7 +13,7 @@ import struct
 from collections.abc import Iterator
 from pathlib import Path
 
-from debug_server.disk import this_user
+from debug_server.disk import trusted_users
 from debug_server.errors import ConfigurationError
 
 _FIXED_BYTES = 40  # of an entry, before its hash: times, device, inode, mode, owner, size
@@ -24,23 +24,27 @@ _SHA256 = re.compile(r"^\s*objectformat\s*=\s*sha256\s*$", re.IGNORECASE | re.MU
 
 
 def tracking_tree(path: Path) -> Path | None:
-    """The work tree that tracks the path, a file below it, or a link or submodule above it."""
+    """The work tree whose index lists the path, a file below it, or a link or submodule above it; None if none does."""
     path = path.absolute()
     for tree in path.parents:
         if (folder := _git_folder(tree)) is not None:
-            return tree if _lists(folder, path.relative_to(tree).as_posix().encode(errors="surrogateescape")) else None
+            return (
+                tree
+                if _index_contains(folder, path.relative_to(tree).as_posix().encode(errors="surrogateescape"))
+                else None
+            )
     return None
 
 
 def _git_folder(tree: Path) -> Path | None:
     """``.git``, or the folder that the file ``.git`` of a linked work tree or a submodule names.
 
-    Another user's is ignored: what it says of our files means nothing, and would refuse every command in folders
-    below one that others may write to.
+    A ``.git`` of another user is ignored: otherwise, in a folder that others may write to, it could make every command
+    fail.
     """
     entry = tree / ".git"
     try:
-        if not {entry.lstat().st_uid, entry.stat().st_uid} <= this_user():
+        if not {entry.lstat().st_uid, entry.stat().st_uid} <= trusted_users():
             return None
         if entry.is_dir():
             return entry
@@ -58,16 +62,16 @@ def _common_folder(folder: Path) -> Path:
         return folder
 
 
-def _lists(folder: Path, wanted: bytes) -> bool:
+def _index_contains(folder: Path, wanted: bytes) -> bool:
     below = wanted + b"/"
     parts = wanted.split(b"/")
-    on_the_way = {b"/".join(parts[:count]) for count in range(1, len(parts) + 1)}
+    prefixes = {b"/".join(parts[:count]) for count in range(1, len(parts) + 1)}
     try:
         hash_bytes = 32 if _SHA256.search(_read_text(_common_folder(folder) / "config")) else 20
-        # A split index keeps most of its entries in a file beside it.
+        # A split index keeps max_bytes of its entries in a file beside it.
         for path in (folder / "index", *folder.glob("sharedindex.*")):
             data = _read(path, _MAX_INDEX_BYTES)
-            if any(name in on_the_way or name.startswith(below) for name in _names(data, hash_bytes)):
+            if any(name in prefixes or name.startswith(below) for name in _names(data, hash_bytes)):
                 return True
     except ConfigurationError:  # which is a ValueError, too
         raise
@@ -80,16 +84,16 @@ def _read_text(path: Path) -> str:
     return _read(path, _MAX_TEXT_BYTES).decode(errors="surrogateescape")
 
 
-def _read(path: Path, most: int) -> bytes:
-    """A regular file's bytes; OSError for anything else, ConfigurationError for more than ``most``."""
+def _read(path: Path, max_bytes: int) -> bytes:
+    """A regular file's bytes; OSError for anything else, ConfigurationError for more than ``max_bytes``."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     with open(descriptor, "rb") as file:  # noqa: PTH123  a descriptor
         found = os.fstat(descriptor)
         if not stat.S_ISREG(found.st_mode):
             raise OSError(errno.EINVAL, "no regular file", str(path))
-        if found.st_size > most:  # not passed over: it may list the path
-            raise ConfigurationError(f"{path} is larger than {most} bytes: git's index there cannot be looked through")
-        return file.read(most)
+        if found.st_size > max_bytes:  # an error, because the index might list the path
+            raise ConfigurationError(f"{path} is larger than {max_bytes} bytes: the git index there cannot be read")
+        return file.read(max_bytes)
 
 
 def _names(data: bytes, hash_bytes: int) -> Iterator[bytes]:

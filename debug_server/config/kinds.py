@@ -16,8 +16,8 @@ class Kind:
     """What a value must be; ``check`` and ``read`` raise ValueError for anything else."""
 
     expected: str  # completes "must be …"
-    check: Callable[[Any], Any]  # a file's value -> the setting's
-    read: Callable[[str], Any] = str  # a variable's or flag's text -> a file's value
+    check: Callable[[Any], Any]  # the value as a file has it -> the value of the setting
+    read: Callable[[str], Any] = str  # text of a variable or flag -> the value as a file has it
 
 
 def _require(holds: bool, value: Any) -> Any:
@@ -28,6 +28,10 @@ def _require(holds: bool, value: Any) -> Any:
 
 def _text(value: Any) -> Any:
     return _require(isinstance(value, str) and value.strip() != "" and "\0" not in value, value)
+
+
+def _any_text(value: Any) -> Any:
+    return _require(isinstance(value, str) and "\0" not in value, value)
 
 
 def _path(value: Any) -> Path:
@@ -47,14 +51,15 @@ def _table(value: Any) -> dict[str, str]:
     return dict(value)
 
 
-TEXTS = Kind(expected="a list of texts", check=_texts)
+TEXTS = Kind(expected="a list of strings", check=_texts)
 LIST = Kind(
-    expected="a list of texts (in a variable: with ':' between them)",
+    expected="a list of strings (in a variable: separated by ':')",
     check=_texts,
     read=lambda text: [item for item in text.split(":") if item],
 )
-TABLE = Kind(expected="a table of texts", check=_table)
-TEXT = Kind(expected="a text that is not empty", check=_text)
+TABLE = Kind(expected="a table of strings", check=_table)
+TEXT = Kind(expected="a non-empty string", check=_text)
+ANY_TEXT = Kind(expected="a string", check=_any_text)
 PATH = Kind(expected="a path", check=_path)
 
 
@@ -79,33 +84,33 @@ def choice(*names: str) -> Kind:
     return Kind(expected=f"one of {', '.join(names)}", check=lambda value: _require(value in names, value))
 
 
-def whole(*, least: int) -> Kind:
+def whole(*, minimum: int) -> Kind:
     """A whole number."""
 
     def check(value: Any) -> Any:
-        return _require(isinstance(value, int) and not isinstance(value, bool) and value >= least, value)
+        return _require(isinstance(value, int) and not isinstance(value, bool) and value >= minimum, value)
 
-    return Kind(expected=f"a whole number, {least} or more", check=check, read=int)
+    return Kind(expected=f"a whole number, {minimum} or more", check=check, read=int)
 
 
-def number(*, least: float | None = None) -> Kind:
-    """A number: ``least`` or more, or above zero."""
+def number(*, minimum: float | None = None) -> Kind:
+    """A number of at least ``minimum``; without ``minimum``, a number above zero."""
 
     def check(value: Any) -> float:
         _require(isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value), value)
-        _require(value > 0 if least is None else value >= least, value)
+        _require(value > 0 if minimum is None else value >= minimum, value)
         return float(value)
 
-    expected = "a number above zero" if least is None else f"a number, {least:g} or more"
+    expected = "a number above zero" if minimum is None else f"a number, {minimum:g} or more"
     return Kind(expected=expected, check=check, read=float)
 
 
-def size(*, least: int, least_text: str) -> Kind:
+def size(*, minimum: int, minimum_text: str) -> Kind:
     """Bytes, as a whole number or with a unit."""
 
     def check(value: Any) -> int:
         count = parse_size(value) if isinstance(value, str) else value
-        _require(isinstance(count, int) and not isinstance(count, bool) and count >= least, value)
+        _require(isinstance(count, int) and not isinstance(count, bool) and count >= minimum, value)
         return int(count)
 
-    return Kind(expected=f'a size such as "64M" or a number of bytes, {least_text} or more', check=check)
+    return Kind(expected=f'a size such as "64M" or a number of bytes, {minimum_text} or more', check=check)

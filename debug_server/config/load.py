@@ -1,4 +1,4 @@
-"""Loads settings from files, environment variables and flags, each overriding the previous, with their sources."""
+"""Loads settings from files, variables and flags, each overriding the one before, and records their sources."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Loaded(Generic[T]):
     def source(self, key: str) -> str:
         """``default``, a file's path, ``variable NAME`` or ``flag`` for a dotted key."""
         if key not in self.sources:
-            raise ConfigurationError(f"there is no setting {key!r}{_nearest(key, self.sources)}")
+            raise ConfigurationError(f"there is no setting {key!r}{_suggestion(key, self.sources)}")
         return self.sources[key]
 
 
@@ -40,20 +40,20 @@ def load(
     flags: Mapping[str, Any] | None = None,
     defaults: Mapping[str, Any] | None = None,
     base: Path | None = None,
-    owners: Collection[int] | None = None,
+    trusted_uids: Collection[int] | None = None,
 ) -> Loaded[T]:
     """Build ``cls`` from its defaults, then ``files`` in order, then ``environ``, then ``flags`` (dotted key -> value).
 
-    ``tables`` are parts of files that are already read, each with the name of its source. ``defaults`` replace declared
-    ones. An empty variable and a flag of None count as not set.
-    Relative paths of a file start at ``base_of`` the file, those of tables and defaults at ``base`` if given, those of
-    variables and flags in the current directory.
-    ``owners``: users whose files are trusted, in addition to this user and root.
+    ``tables`` are (source, table) pairs of files already read. ``defaults`` replace declared defaults. An empty
+    variable and a flag of None count as not set.
+    Relative paths in a file are resolved against ``base_of`` the file; in ``tables`` and ``defaults`` against ``base``,
+    if given; in variables and flags against the current directory.
+    ``trusted_uids``: users whose files are trusted, in addition to this user and root.
     """
     known = settings_of(cls)
     given = {key: (value, "default") for key, value in (defaults or {}).items()}
     for path in files:
-        given |= _from_table(read_table(path, owners), str(path), known, base_of(path))
+        given |= _from_table(read_table(path, trusted_uids), str(path), known, base_of(path))
     for source, table in tables:
         given |= _from_table(table, source, known, base)
     given |= _from_environ(known, environ or {})
@@ -69,7 +69,7 @@ def base_of(path: Path) -> Path:
     return folder.parent if folder.name == "config" else folder
 
 
-def _placed(value: Any, base: Path | None) -> Any:
+def _resolve_path(value: Any, base: Path | None) -> Any:
     return base / value if base is not None and isinstance(value, Path) else value
 
 
@@ -82,7 +82,7 @@ def _build(
         if inner := section_of(field):
             values[field.name] = _build(inner, known, given, base, key + ".")
         else:
-            values[field.name] = given[key] if key in given else _placed(known[key].default_for(values), base)
+            values[field.name] = given[key] if key in given else _resolve_path(known[key].default_for(values), base)
     return cls(**values)
 
 
@@ -91,7 +91,7 @@ def _from_table(
 ) -> dict[str, tuple[Any, str]]:
     found = {}
     for key, raw in _flatten(table, "", source, known):
-        found[key] = (_placed(_check(known[key], raw, source), base), source)
+        found[key] = (_resolve_path(_check(known[key], raw, source), base), source)
     return found
 
 
@@ -100,7 +100,7 @@ def _from_environ(known: Mapping[str, Setting], environ: Mapping[str, str]) -> d
     for key, item in known.items():
         if item.variable and (raw := environ.get(item.variable)):
             source = f"variable {item.variable}"
-            found[key] = (_from_here(_check(item, raw, source, text=True)), source)
+            found[key] = (_absolute(_check(item, raw, source, text=True)), source)
     return found
 
 
@@ -108,13 +108,13 @@ def _from_flags(known: Mapping[str, Setting], flags: Mapping[str, Any]) -> dict[
     found = {}
     for key, raw in flags.items():
         if key not in known:
-            raise ConfigurationError(f"flag: unknown setting {key!r}{_nearest(key, known)}")
+            raise ConfigurationError(f"flag: unknown setting {key!r}{_suggestion(key, known)}")
         if raw is not None:
-            found[key] = (_from_here(_check(known[key], raw, "flag", text=isinstance(raw, str))), "flag")
+            found[key] = (_absolute(_check(known[key], raw, "flag", text=isinstance(raw, str))), "flag")
     return found
 
 
-def _from_here(value: Any) -> Any:
+def _absolute(value: Any) -> Any:
     return value.absolute() if isinstance(value, Path) else value
 
 
@@ -133,24 +133,24 @@ def _flatten(
         if key in known:
             yield key, raw
         elif not any(other.startswith(key + ".") for other in known):
-            raise ConfigurationError(f"{source}: unknown key {key!r}{_nearest(key, known)}")
+            raise ConfigurationError(f"{source}: unknown key {key!r}{_suggestion(key, known)}")
         elif isinstance(raw, Mapping):
             yield from _flatten(raw, key + ".", source, known)
         else:
             raise ConfigurationError(f"{source}: {key} = {raw!r} must be a table of settings")
 
 
-def _nearest(key: str, known: Iterable[str]) -> str:
+def _suggestion(key: str, known: Iterable[str]) -> str:
     names = {*known, *(other.rpartition(".")[0] for other in known if "." in other)}
     if close := difflib.get_close_matches(key, sorted(names), n=1):
         return f": did you mean {close[0]!r}?"
     return f": use one of {', '.join(known)}"
 
 
-def read_table(path: Path, owners: Collection[int] | None = None) -> Mapping[Any, Any]:
+def read_table(path: Path, trusted_uids: Collection[int] | None = None) -> Mapping[Any, Any]:
     """The tables of a TOML or YAML file; ConfigurationError when it is not trusted or cannot be read as one."""
     try:
-        text = read_trusted(path, owners).decode()
+        text = read_trusted(path, trusted_uids).decode()
     except OSError as error:
         raise ConfigurationError(f"{path}: cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:

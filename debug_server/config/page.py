@@ -26,8 +26,8 @@ _HEAD = """# Settings
 Every setting has a key in a file, an environment variable and a default. A variable overrides a file, and a flag
 overrides both. Unknown keys and values of a wrong type are refused.
 
-Relative paths start at the folder that holds `config/` if the file is in a folder of that name, else in the file's own
-folder; those of variables and flags start in the current directory.
+A relative path in a file is resolved against the folder that holds `config/`, if the file is in a folder of that name,
+else against the file's own folder. In variables and flags it is resolved against the current directory.
 [Where settings and data are found](install.md#where-data-is-stored).
 
 This page is written by `make docs` from the declarations in `debug_server/config/`.
@@ -49,7 +49,7 @@ def _row(item: Setting) -> str:
         f"`{item.key}`",
         f"`{item.variable}`" if item.variable else "none",
         _default(item),
-        f"{item.sentence} Must be {item.kind.expected}.",
+        f"{item.description} Must be {item.kind.expected}.",
     )
     return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
 
@@ -63,9 +63,9 @@ def _default(item: Setting) -> str:
 
 
 def env_example() -> str:
-    """``.env.example``: every variable with its default, a sentence above it."""
+    """``.env.example``: every variable with its default, a description above it."""
     groups = [f"# {heading}\n\n{_variables(cls)}" for heading, cls in _TABLES.items()]
-    return "# Every variable with its default; an empty one counts as not given. `make docs` writes this file.\n\n" + (
+    return "# Every variable with its default; an empty one counts as not set. `make docs` writes this file.\n\n" + (
         "\n".join(groups)
     )
 
@@ -82,7 +82,7 @@ def _example(limit: Limit) -> str:
 
 def _variables(cls: type) -> str:
     return "".join(
-        f"# {item.sentence} Must be {item.kind.expected}.\n{item.variable}={_plain(item)}\n\n"
+        f"# {item.description} Must be {item.kind.expected}.\n{item.variable}={_plain(item)}\n\n"
         for item in settings_of(cls).values()
         if item.variable
     )

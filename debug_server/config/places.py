@@ -1,12 +1,12 @@
-"""Finds the settings files and the data folder that apply; every program uses this search.
+"""Finds the settings files and the data folder; every program uses this search. The data folder is:
 
-    paths.artifacts of a variable or of the settings file, if given
-    else .artifacts in the current directory, or beside our ``config/`` there; else the same in a folder above
-    else the user's data folder
+    1. paths.artifacts of a variable or of the settings file, if set
+    2. else ``.artifacts`` in the nearest folder, from the current directory up, with ``.artifacts`` or a file of FILES
+    3. else the user's data folder
 
-The nearest folder wins. A file of another user must not choose a shell or a database: only paths that ``disk.trusted``
-trusts count, and above the current directory only those of this user; ``cloned`` has the rule for files of a cloned
-repository. A user who names a file (``--config``) trusts its owner too.
+A file of another user must not choose a shell or a database: only paths that ``disk.trusted`` accepts count, and above
+the current directory only paths of this user. ``cloned`` has the rule for cloned repositories. A user who names a file
+(``--config``) also trusts its owner.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from debug_server.config.declare import settings_of
 from debug_server.config.load import Loaded, base_of, load
 from debug_server.config.runner import RunnerConfig
 from debug_server.config.variables import misspelt
-from debug_server.disk import check_trusted, owners_of, this_user, why_distrusted
+from debug_server.disk import check_trusted, owners_of, trusted_users, why_distrusted
 from debug_server.errors import ConfigurationError
 
 CONFIG_FOLDER, DATA_FOLDER = "config", ".artifacts"
@@ -35,18 +35,18 @@ _ACCESS = os.R_OK | os.W_OK | os.X_OK
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class ConfigLocation:
     """Where settings are read, and the default data folder."""
 
     named: Path | None  # the settings file that the caller named
     found: Path | None  # the folder that the search found; None: use the user's data folder
     data: Path | None  # None: there is no home folder
     ignored: tuple[tuple[Path, str], ...] = ()  # paths in the current directory that are not trusted, with the reasons
-    owners: frozenset[int] = field(default_factory=this_user)  # whose files are trusted
+    trusted_uids: frozenset[int] = field(default_factory=trusted_users)  # whose files are trusted
 
     @property
     def base(self) -> Path:
-        """Where default paths of settings other than ``paths`` start."""
+        """The folder against which relative default paths of other settings are resolved."""
         return self.found or self.data or Path.cwd()
 
     @property
@@ -55,21 +55,21 @@ class Place:
         return (self.found or Path.cwd()) / CONFIG_FOLDER
 
     def files(self, name: str) -> list[Path]:
-        """The settings file ``name``, if it exists: beside the named file, else in the found folder."""
+        """The settings file ``name`` as a list of one path or none: beside the named file, else in the found folder."""
         if name == RUNNER_FILE and self.named is not None:
             return [self.named]
         beside = [self.named.parent / name] if self.named is not None else []
         here = [self.found / CONFIG_FOLDER / name] if self.found is not None else []
-        if self.named is None or self.named.parent.name != CONFIG_FOLDER:
+        if self.named is None or self.named.parent.name != CONFIG_FOLDER:  # else the user named this folder
             here = [path for path in here if _is_there(path) and why_distrusted(path) is None]
         return [path for path in (*beside, *here) if path.is_file()][:1]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Placed:
+class LoadedConfig:
     """The runner's settings, with absolute paths, and where they were found."""
 
-    place: Place
+    location: ConfigLocation
     loaded: Loaded[RunnerConfig]
 
     @property
@@ -78,33 +78,33 @@ class Placed:
         return self.loaded.value.paths.artifacts
 
     def notes(self, environ: Mapping[str, str]) -> list[str]:
-        """Messages for the user: what the search found, at its first use, and what it ignored."""
-        found = [f"{path} is ignored: {reason}" for path, reason in self.place.ignored]
+        """Messages for the user: what the search ignored, and, when shown for the first time, what it found."""
+        found = [f"{path} is ignored: {reason}" for path, reason in self.location.ignored]
         declared = [item.variable for item in settings_of(RunnerConfig).values()]
         found += [f"{name} is ignored: did you mean {ours}?" for name, ours in misspelt(environ, declared)]
-        searched = self.place.named is None
-        files = [str(path) for name in FILES for path in self.place.files(name)] if searched else []
+        searched = self.location.named is None
+        files = [str(path) for name in FILES for path in self.location.files(name)] if searched else []
         if files or (searched and self.loaded.source("paths.artifacts") == "default"):
             sentence = f"using the data folder {self.data}" + (f" and the settings {', '.join(files)}" if files else "")
-            found += [sentence] if _is_new(sentence, environ) else []
+            found += [sentence] if _shown_first_time(sentence, environ) else []
         return found
 
 
-def find_place(
+def find_config_location(
     config: str | os.PathLike[str] | None = None,
     *,
     environ: Mapping[str, str] = os.environ,
     cwd: Path | None = None,
-) -> Place:
+) -> ConfigLocation:
     """The location for a named settings file, or for the current directory."""
     named = Path(config).absolute() if config is not None else None
     if named is not None and named.parent.name == CONFIG_FOLDER:
         base = base_of(named)
-        return Place(named=named, found=base, data=base / DATA_FOLDER, owners=owners_of(named))
+        return ConfigLocation(named=named, found=base, data=base / DATA_FOLDER, trusted_uids=owners_of(named))
     found, ignored = _search(cwd)
     data = user_data_folder(environ) if found is None else found / DATA_FOLDER
-    owners = this_user() if named is None else owners_of(named)
-    return Place(named=named, found=found, data=data, ignored=ignored, owners=owners)
+    trusted_uids = trusted_users() if named is None else owners_of(named)
+    return ConfigLocation(named=named, found=found, data=data, ignored=ignored, trusted_uids=trusted_uids)
 
 
 def load_runner(
@@ -112,16 +112,22 @@ def load_runner(
     *,
     environ: Mapping[str, str] = os.environ,
     cwd: Path | None = None,
-) -> Placed:
+) -> LoadedConfig:
     """Load the runner's settings from a named file or the nearest one, overridden by variables."""
-    place = find_place(config, environ=environ, cwd=cwd)
-    defaults = {} if place.data is None else {"paths.artifacts": place.data}
-    loaded = load(RunnerConfig, files=place.files(RUNNER_FILE), environ=environ, defaults=defaults, owners=place.owners)
-    if place.data is None and loaded.source("paths.artifacts") == "default":
+    location = find_config_location(config, environ=environ, cwd=cwd)
+    defaults = {} if location.data is None else {"paths.artifacts": location.data}
+    loaded = load(
+        RunnerConfig,
+        files=location.files(RUNNER_FILE),
+        environ=environ,
+        defaults=defaults,
+        trusted_uids=location.trusted_uids,
+    )
+    if location.data is None and loaded.source("paths.artifacts") == "default":
         raise ConfigurationError(f"no home folder is known: set HOME, or {DATA_VARIABLE} to the data folder")
-    if place.found is not None and place.named is None:
-        check_cloned(loaded, next(iter(place.files(RUNNER_FILE)), None), environ)
-    return Placed(place=place, loaded=loaded)
+    if location.found is not None and location.named is None:
+        check_cloned(loaded, next(iter(location.files(RUNNER_FILE)), None), environ)
+    return LoadedConfig(location=location, loaded=loaded)
 
 
 def user_data_folder(environ: Mapping[str, str] = os.environ) -> Path | None:
@@ -137,16 +143,16 @@ def user_data_folder(environ: Mapping[str, str] = os.environ) -> Path | None:
     return folder / ".local" / "share" / _PROJECT
 
 
-def make_data_folder(path: Path, owners: Collection[int] | None = None) -> None:
-    """Create the private folder with a ``.gitignore`` of everything; an existing one keeps its mode.
+def make_data_folder(path: Path, trusted_uids: Collection[int] | None = None) -> None:
+    """Create the data folder, private and with a ``.gitignore`` of ``*``; an existing folder keeps its mode.
 
     ConfigurationError when it cannot be used, or is not trusted: a user with write access could place a database with
     their own token.
     """
     try:
         made = _make(path)
-        check_trusted(path, owners)
-        if made or path.name == DATA_FOLDER:  # another folder that was there may hold more than our data
+        check_trusted(path, trusted_uids)
+        if made or path.name == DATA_FOLDER:  # another existing folder may contain more than our data
             _ignore_in_git(path)
     except OSError as error:
         raise _unusable(path, error.strerror or str(error)) from error
@@ -155,7 +161,7 @@ def make_data_folder(path: Path, owners: Collection[int] | None = None) -> None:
 
 
 def _make(path: Path) -> bool:
-    """Whether it was not there before."""
+    """Create the folder; returns whether it is new."""
     try:
         path.mkdir(mode=0o700, parents=True)
     except FileExistsError:
@@ -186,7 +192,7 @@ def _search(cwd: Path | None) -> tuple[Path | None, tuple[tuple[Path, str], ...]
     ignored: tuple[tuple[Path, str], ...] = ()
     for folder in (here, *here.parents):
         candidates = [folder / DATA_FOLDER, *(folder / CONFIG_FOLDER / name for name in FILES)]
-        present = {path: _why_unfit(path) for path in candidates if _is_there(path)}
+        present = {path: _why_ignored(path) for path in candidates if _is_there(path)}
         refused = tuple((path, reason) for path, reason in present.items() if reason is not None)
         if any(reason is None and (folder == here or _is_ours(path, folder)) for path, reason in present.items()):
             return folder, refused
@@ -195,7 +201,7 @@ def _search(cwd: Path | None) -> tuple[Path | None, tuple[tuple[Path, str], ...]
     return None, ignored
 
 
-def _why_unfit(path: Path) -> str | None:
+def _why_ignored(path: Path) -> str | None:
     """Why a data folder or settings file that the search found does not count."""
     if path.name in FILES and path.is_dir():
         return "it is a folder, not a file"
@@ -220,7 +226,7 @@ def _is_ours(path: Path, below: Path) -> bool:
         return False
 
 
-def _is_new(sentence: str, environ: Mapping[str, str]) -> bool:
+def _shown_first_time(sentence: str, environ: Mapping[str, str]) -> bool:
     """Whether this message is shown to the user for the first time."""
     home = user_data_folder(environ)
     if home is None:

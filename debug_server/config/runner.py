@@ -9,11 +9,11 @@ from typing import Any
 from debug_server.config.declare import Derived, section, setting
 from debug_server.config.kinds import FLAG, LIST, PATH, TEXT, Kind, choice, number, size, whole
 from debug_server.config.server import ServerConfig
-from debug_server.model.limits import ENDLESS, LIMITS, Limit, Limits, Unit, size_text
+from debug_server.model.limits import LIMITS, MAX_LIMIT_VALUE, Limit, Limits, Unit, size_text
 
 DEFAULT_SHELL = "/bin/bash"
 _DAY = 86400.0
-_A_SIZE = size(least=1, least_text="1")
+_A_SIZE = size(minimum=1, minimum_text="1")
 
 
 def _below_artifacts(name: str) -> Derived:
@@ -25,7 +25,7 @@ class PathsConfig:
     """[paths]: where files go."""
 
     artifacts: Path = setting(
-        "The data folder: everything that commands leave.",
+        "The data folder: logs, workspaces, environments and artifacts.",
         PATH,
         default=Derived(text="[found](install.md#where-data-is-stored)", of=lambda _: Path(".artifacts")),
     )
@@ -39,29 +39,29 @@ class RunnerOptions:
     """[runner]: how commands are run."""
 
     default_shell: str = setting(
-        "The shell for commands given as one text (`SHELL -c TEXT`); without /bin/bash, the default is /bin/sh.",
+        "The shell for commands that are given as one line (`SHELL -c LINE`). Without /bin/bash, default: /bin/sh.",
         TEXT,
         default=DEFAULT_SHELL,
     )
-    kill_grace: float = setting("Seconds between TERM and KILL.", number(least=0), default=1.0)
+    kill_grace: float = setting("Seconds between TERM and KILL.", number(minimum=0), default=1.0)
     containment: str = setting(
-        "What contains process trees; `auto` uses the strongest mechanism that works here.",
+        "How process trees are contained; `auto` uses the strongest mechanism that works on this machine.",
         choice("auto", "cgroup", "pid-namespace", "session"),
         default="auto",
     )
     keeper_patience: float = setting(
-        "Seconds without an answer of a keeper that should have ended its command, until it is killed.",
+        "Seconds after which a keeper that does not answer, for example when its command must end, is killed.",
         number(),
         default=20.0,
     )
-    spare_keepers: int = setting("Idle keepers that are kept ready.", whole(least=0), default=2)
-    max_concurrency: int = setting("Commands that may run at the same time.", whole(least=1), default=8)
+    spare_keepers: int = setting("Idle keepers that are kept ready.", whole(minimum=0), default=2)
+    max_concurrency: int = setting("Commands that may run at the same time.", whole(minimum=1), default=8)
     disk_reserve: int = setting(
-        "Space that logs leave free on their disk, at most a hundredth of it.",
-        size(least=0, least_text="0"),
+        "Disk space that logs must leave free; never more than 1% of the disk.",
+        size(minimum=0, minimum_text="0"),
         default=256 << 20,
     )
-    max_pending: int = setting("Commands that may wait; more are refused.", whole(least=1), default=10_000)
+    max_pending: int = setting("Commands that may wait; more are refused.", whole(minimum=1), default=10_000)
 
 
 def _kind_of(limit: Limit) -> Kind:
@@ -69,31 +69,35 @@ def _kind_of(limit: Limit) -> Kind:
 
     def check(value: Any) -> Any:
         checked = kind.check(value)
-        if limit.fault_of(checked) is not None:
+        if limit.why_invalid(checked) is not None:
             raise ValueError(value)
         return checked
 
-    expected = kind.expected if limit.most == ENDLESS else f"{kind.expected}, at most {limit.text_of(limit.most)}"
+    expected = (
+        kind.expected
+        if limit.maximum == MAX_LIMIT_VALUE
+        else f"{kind.expected}, at most {limit.text_of(limit.maximum)}"
+    )
     return Kind(expected=expected, check=check, read=kind.read)
 
 
 def _kind_of_unit(limit: Limit) -> Kind:
-    least = 1 if limit.least is None else int(limit.least)
+    minimum = 1 if limit.minimum is None else int(limit.minimum)
     if limit.unit is Unit.BYTES:
-        return size(least=least, least_text=size_text(least))
-    return whole(least=least) if limit.unit.is_whole else number(least=limit.least)
+        return size(minimum=minimum, minimum_text=size_text(minimum))
+    return whole(minimum=minimum) if limit.unit.is_whole else number(minimum=limit.minimum)
 
 
 _LimitSettings: Any = make_dataclass(
     "_LimitSettings",
-    [(limit.setting, Any, setting(limit.sentence, _kind_of(limit), default=None)) for limit in LIMITS.values()],
+    [(limit.setting, Any, setting(limit.description, _kind_of(limit), default=None)) for limit in LIMITS.values()],
     frozen=True,
     kw_only=True,
 )
 
 
 class LimitsConfig(_LimitSettings):  # type: ignore[misc]  # its fields are made from the table of limits
-    """[limits]: bounds on commands that ask for none of their own; left out means unbounded."""
+    """[limits]: default limits of commands; a limit that is not set is not applied."""
 
     def to_limits(self) -> Limits:
         """The same bounds as the value that commands carry."""
@@ -102,34 +106,34 @@ class LimitsConfig(_LimitSettings):  # type: ignore[misc]  # its fields are made
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkspacesConfig:
-    """[workspaces]: of each repository on this machine; `repo add --setting` overrides the first seven for one."""
+    """[workspaces]: for each repository; `repo add --setting` overrides the first seven for one repository."""
 
     backend: str = setting(
         "How workspaces are made; `auto` uses overlay if a test mount works, else pool.",
         choice("auto", "overlay", "pool"),
         default="auto",
     )
-    max_worktrees: int = setting("Workspaces at the same time.", whole(least=1), default=16)
+    max_worktrees: int = setting("Maximum number of workspaces.", whole(minimum=1), default=16)
     lease_ttl_seconds: float = setting(
-        "Seconds after which a lease that is not renewed ends.", number(), default=1800.0
+        "Seconds after which a lease expires if it is not renewed.", number(), default=1800.0
     )
-    fetch_timeout: float = setting("Seconds for one fetch.", number(), default=600.0)
-    max_fetch_bytes: int | None = setting("Size of the largest file that a fetch may write.", _A_SIZE, default=None)
-    max_tree_bytes: int | None = setting("Size of all files of one commit.", _A_SIZE, default=None)
+    fetch_timeout: float = setting("Maximum seconds for one fetch.", number(), default=600.0)
+    max_fetch_bytes: int | None = setting("Maximum size of each file that a fetch writes.", _A_SIZE, default=None)
+    max_tree_bytes: int | None = setting("Maximum total size of the files of one commit.", _A_SIZE, default=None)
     submodules: bool = setting("Whether submodules are checked out.", FLAG, default=False)
-    acquire_timeout: float = setting("Seconds to wait in the queue for a workspace.", number(least=0), default=30.0)
+    acquire_timeout: float = setting("Maximum seconds to wait for a free workspace.", number(minimum=0), default=30.0)
     idle_seconds: float = setting(
         "Seconds after which unused workspaces and trees are removed.", number(), default=7 * _DAY
     )
     budget: int | None = setting(
-        "Disk space for a repository's trees and idle workspaces; the longest unused are removed first.",
+        "Disk space for a repository's trees and idle workspaces; the least recently used are removed first.",
         _A_SIZE,
         default=20 << 30,
     )
     refresh_seconds: float = setting("Seconds between periodic fetches of mirrors.", number(), default=3600.0)
     repack_seconds: float = setting("Seconds between repacks of mirrors.", number(), default=_DAY)
     trusted_repositories: tuple[str, ...] = setting(
-        "Other users' repositories that may be used: paths (with what is below), user names, user ids.",
+        "Repositories of other users that are trusted: paths (with everything below them), user names or uids.",
         LIST,
         default=(),
     )
@@ -139,10 +143,10 @@ class WorkspacesConfig:
 class EnvironmentsConfig:
     """[environments]: the shared environments."""
 
-    build_timeout: float = setting("Seconds for one build.", number(), default=1800.0)
+    build_timeout: float = setting("Maximum seconds for one build.", number(), default=1800.0)
     idle_seconds: float = setting("Seconds after which unused environments are removed.", number(), default=30 * _DAY)
     budget: int | None = setting(
-        "Disk space for all environments; the longest unused are removed first.", _A_SIZE, default=20 << 30
+        "Disk space for all environments; the least recently used are removed first.", _A_SIZE, default=20 << 30
     )
     verify_seconds: float = setting(
         "Seconds between checks of every file of an environment.", number(), default=7 * _DAY

@@ -10,24 +10,35 @@ from debug_server.config.kinds import number, whole
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerConfig:
-    """[server]: what one connection may take, and how many there may be."""
+    """[server]: the number of connections, and timeouts of each."""
 
     max_connections: int | None = setting(
-        "Connections at the same time, HTTP, WebSocket and gRPC together; left out: as many as the limit of open "
-        "files allows with a reserve for everything else.",
-        whole(least=8),
+        "Maximum number of connections (HTTP, WebSocket and gRPC together). Default: the limit of open files, "
+        "less a reserve.",
+        whole(minimum=8),
         default=None,
     )
     head_timeout: float = setting(
-        "Seconds for the head of a request to arrive, from the connection or the first byte on.", number(), default=20.0
+        "Seconds for a request's head to arrive, from the connection or its first byte.", number(), default=20.0
     )
     body_timeout: float = setting(
-        "Seconds that a request's body may pause; on average it must arrive at 1 KiB a second or faster.",
+        "Maximum pause in seconds while a request's body arrives; its average rate must be at least 1 KiB/s.",
         number(),
         default=30.0,
     )
     keep_alive: float = setting(
         "Seconds that a connection may stay open without a request.",
         number(),
-        default=75.0,  # longer than most clients keep one: theirs to close, not ours while they send
+        default=75.0,  # longer than most clients keep one, so that the client closes it and not we during a request
+    )
+    unidentified_per_second: float = setting(
+        "Maximum HTTP requests per second from all callers without a token together; further requests wait.",
+        number(),
+        default=250.0,
+    )
+    workspaces_per_token: int | None = setting(
+        "Maximum number of workspaces for the open sessions of one token; default: half of workspaces.max_worktrees. "
+        "It does not apply to admin tokens and to tokens with a quota of sessions.",
+        whole(minimum=1),
+        default=None,
     )

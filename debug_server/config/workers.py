@@ -17,54 +17,62 @@ from debug_server.model.limits import MIN_MEMORY_BYTES
 READINESS_KINDS = ("handshake", "stdout", "notify", "fd", "http", "exec")
 
 
-def _own(sentence: str, kind: Kind, default: Any = None) -> Any:
-    """A setting that one worker has for itself: a variable would mean all of them."""
-    return setting(sentence, kind, default=default, variable="")
+def _own(description: str, kind: Kind, default: Any = None) -> Any:
+    """A setting without a variable, because a variable would apply to every worker."""
+    return setting(description, kind, default=default, variable="")
 
 
-def _ms(sentence: str, default: int, variable: str, least: int = 1) -> Any:
-    return setting(sentence, whole(least=least), default=default, variable=f"WORKER_{variable}")
+def _ms(description: str, default: int, variable: str, minimum: int = 1) -> Any:
+    return setting(description, whole(minimum=minimum), default=default, variable=f"WORKER_{variable}")
 
 
-_MEMORY = size(least=MIN_MEMORY_BYTES, least_text="4M")
+_MEMORY = size(minimum=MIN_MEMORY_BYTES, minimum_text="4M")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerConfig:
-    """[workers.NAME]: one long-lived program. Variables hold for every worker."""
+    """[workers.NAME]: one long-lived program. Variables apply to every worker."""
 
     argv: tuple[str, ...] = _own(
-        "The program and its arguments; `{instance}` is the number of each, from 0.", TEXTS, ()
+        "The program and its arguments; `{instance}` is replaced by the instance number, from 0.", TEXTS, ()
     )
-    cwd: Path | None = setting("Where it runs; without it, the current directory.", PATH, default=None, variable="")
+    cwd: Path | None = setting("The working directory; default: the current one.", PATH, default=None, variable="")
     env: dict[str, str] | None = setting("Variables to set.", TABLE, default=None, variable="")
-    inherit: tuple[str, ...] = _own("Variables of the server's to pass on, beside PATH, HOME and locale.", TEXTS, ())
-    instances: int = _own("How many of it run.", whole(least=1), 1)
-    readiness: str = _own("How it says that it is ready.", choice(*READINESS_KINDS), "stdout")
-    protocol: str = _own("Of a handshake: who shakes hands; the gateway does, by the name codex.", TEXT, "codex")
-    line: str | None = _own("Of stdout: a text in the line that says ready; without it a JSON line is awaited.", TEXT)
-    fd: int = _own("Of fd: the descriptor on which it writes a newline, 3 to 9.", whole(least=3), 3)
-    url: str | None = _own("Of http: what answers 2xx when it is ready; with `{instance}` as in argv.", TEXT)
-    probe: tuple[str, ...] = _own("Of exec: a program that ends with 0 when it is ready.", TEXTS, ())
-    probe_interval_ms: int = _own("Of http and exec: between two probes.", whole(least=10), 200)
-    probe_timeout_ms: int = _own("Of http, exec and the watchdog: for one answer.", whole(least=10), 5000)
-    memory: int | None = _own("Memory of its whole tree, enforced.", _MEMORY)
+    inherit: tuple[str, ...] = _own("Variables of the server to pass on, besides PATH, HOME and locale.", TEXTS, ())
+    instances: int = _own("Number of instances.", whole(minimum=1), 1)
+    readiness: str = _own("How readiness is detected.", choice(*READINESS_KINDS), "stdout")
+    protocol: str = _own("For `handshake`: the protocol; the gateway registers `codex`.", TEXT, "codex")
+    line: str | None = _own("For `stdout`: text in the line that means ready; default: a ready JSON line.", TEXT)
+    fd: int = _own("For `fd`: the descriptor on which it writes a newline, 3 to 9.", whole(minimum=3), 3)
+    url: str | None = _own("For `http`: a URL that answers 2xx when it is ready; `{instance}` as in argv.", TEXT)
+    probe: tuple[str, ...] = _own("For `exec`: a program that exits with 0 when it is ready.", TEXTS, ())
+    probe_interval_ms: int = _own("For `http` and `exec`: milliseconds between probes.", whole(minimum=10), 200)
+    probe_timeout_ms: int = _own("For `http`, `exec` and the watchdog: timeout of a probe.", whole(minimum=10), 5000)
+    memory: int | None = _own("Memory limit of the process tree.", _MEMORY)
     cpus: float | None = _own("CPU quota, in cores.", number())
-    pids: int | None = _own("Processes and threads at one time.", whole(least=1))
-    idle_timeout: float | None = _own("Seconds without output after which it is ended.", number())
-    recycle_age: float | None = _own("Seconds after which it is replaced.", number())
+    pids: int | None = _own("Processes and threads at one time.", whole(minimum=1))
+    idle_timeout: float | None = _own("Seconds without output after which it is stopped.", number())
+    recycle_age: float | None = _own("Age in seconds at which the process is replaced.", number())
     recycle_memory: int | None = _own("Memory in use above which it is replaced.", _MEMORY)
-    recycle_log: int = _own("Bytes on stderr after which it is replaced.", size(least=4096, least_text="4K"), 16 << 20)
-    watchdog_interval_ms: int | None = _own("Between two checks that it still answers.", whole(least=10))
-    watchdog_failures: int = _own("Checks in a row that fail before it is replaced.", whole(least=1), 3)
-    backoff_initial_ms: int = _ms("The first wait before a restart.", 500, "BACKOFF_INITIAL_MS")
-    backoff_max_ms: int = _ms("The longest wait before a restart.", 5000, "BACKOFF_MAX_MS")
-    restart_max: int = _ms("Restarts within the window before it is given up.", 25, "RESTART_MAX", 0)
-    restart_window_ms: int = _ms("The window of `restart_max`.", 600_000, "RESTART_WINDOW_MS")
-    stable_uptime_ms: int = _ms("Ready for so long: earlier failures are forgotten.", 60_000, "STABLE_UPTIME_MS")
-    startup_timeout_ms: int = _ms("From its start to ready.", 8000, "STARTUP_TIMEOUT_MS")
-    shutdown_grace_ms: int = _ms("For what it has under way, and from TERM to KILL.", 5000, "SHUTDOWN_GRACE_MS", 0)
-    orphan_timeout_ms: int = _ms("Without a server, until it is ended.", 60_000, "ORPHAN_TIMEOUT_MS")
+    recycle_log: int = _own(
+        "Bytes of stderr output after which the process is replaced.", size(minimum=4096, minimum_text="4K"), 16 << 20
+    )
+    watchdog_interval_ms: int | None = _own("Milliseconds between checks that it still answers.", whole(minimum=10))
+    watchdog_failures: int = _own("Consecutive failed checks before it is replaced.", whole(minimum=1), 3)
+    backoff_initial_ms: int = _ms("Milliseconds before the first restart.", 500, "BACKOFF_INITIAL_MS")
+    backoff_max_ms: int = _ms("Maximum milliseconds before a restart.", 5000, "BACKOFF_MAX_MS")
+    restart_max: int = _ms(
+        "Maximum restarts within `restart_window_ms`; then the worker is not restarted again.", 25, "RESTART_MAX", 0
+    )
+    restart_window_ms: int = _ms("Milliseconds in which restarts are counted.", 600_000, "RESTART_WINDOW_MS")
+    stable_uptime_ms: int = _ms("Milliseconds of readiness that clear the failures.", 60_000, "STABLE_UPTIME_MS")
+    startup_timeout_ms: int = _ms("Maximum milliseconds from start to ready.", 8000, "STARTUP_TIMEOUT_MS")
+    shutdown_grace_ms: int = _ms(
+        "Milliseconds to finish work, and then again from TERM to KILL.", 5000, "SHUTDOWN_GRACE_MS", 0
+    )
+    orphan_timeout_ms: int = _ms(
+        "Milliseconds without a server after which the worker is stopped.", 60_000, "ORPHAN_TIMEOUT_MS"
+    )
 
 
 def load_worker(
@@ -81,10 +89,10 @@ def load_worker(
 
 
 def load_workers(
-    path: Path, environ: Mapping[str, str] | None = None, *, owners: Collection[int] | None = None
+    path: Path, environ: Mapping[str, str] | None = None, *, trusted_uids: Collection[int] | None = None
 ) -> dict[str, Loaded[WorkerConfig]]:
-    """Every worker that a file declares, by name; ``owners`` as in ``load``."""
-    tables = read_table(path, owners)
+    """Every worker that a file declares, by name; ``trusted_uids`` as in ``load``."""
+    tables = read_table(path, trusted_uids)
     if unknown := sorted(set(tables) - {"workers"}):
         raise ConfigurationError(f"{path}: unknown key {unknown[0]!r}: declare workers as [workers.NAME]")
     found = {}

@@ -1,11 +1,12 @@
-"""Handles files that others may have tampered with: opens them without following links or mounts, unmounts, removes.
+"""Handles files that others may have tampered with: opens, writes, unmounts, removes without following links.
 
 Imported by every layer above ``ports``; imports ``errors`` and the standard library only.
 """
 
 from __future__ import annotations
 
-from debug_server.disk.folders import Folder, open_folder
+from debug_server.disk.drafts import write_draft
+from debug_server.disk.folders import Folder, open_folder, read_bounded
 from debug_server.disk.mounts import Mount, detach, detach_below, is_mounted, list_mounts
 from debug_server.disk.private import make_private, tighten
 from debug_server.disk.removal import Leftover, empty_folder, release_entry, remove_entry, remove_tree
@@ -15,7 +16,7 @@ from debug_server.disk.trusted import (
     open_trusted,
     owners_of,
     read_trusted,
-    this_user,
+    trusted_users,
     why_distrusted,
     why_replaceable,
 )
@@ -35,12 +36,14 @@ __all__ = [
     "open_folder",
     "open_trusted",
     "owners_of",
+    "read_bounded",
     "read_trusted",
     "release_entry",
     "remove_entry",
     "remove_tree",
-    "this_user",
+    "trusted_users",
     "tighten",
     "why_distrusted",
     "why_replaceable",
+    "write_draft",
 ]

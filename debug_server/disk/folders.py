@@ -76,6 +76,18 @@ class Folder:
             os.close(entry)
 
 
+def read_bounded(path: Path, most: int) -> bytes:
+    """A regular file's bytes; OSError for a link, for more than ``most``, and for what would have to be waited for."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    with os.fdopen(descriptor, "rb") as file:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise OSError(errno.EINVAL, "it is not a regular file", str(path))
+        data = file.read(most + 1)
+    if len(data) > most:
+        raise OSError(errno.EFBIG, f"it has more than {most} bytes", str(path))
+    return data
+
+
 @contextmanager
 def open_folder(path: Path) -> Iterator[Folder]:
     """Open the folder at ``path``; OSError if it is a link or not a folder."""

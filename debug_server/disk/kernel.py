@@ -1,4 +1,4 @@
-"""The kernel calls for files that Python's standard library lacks: openat2, mount, umount2, inode attributes."""
+"""The kernel calls for files that Python's standard library lacks: openat2, renameat2, mount, umount2, attributes."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 _SYS_OPENAT2 = 437  # the same on every architecture
 _RESOLVE_NO_XDEV, _RESOLVE_NO_MAGICLINKS, _RESOLVE_NO_SYMLINKS, _RESOLVE_BENEATH = 0x01, 0x02, 0x04, 0x08
 _ONE_NAME = _RESOLVE_NO_XDEV | _RESOLVE_NO_MAGICLINKS | _RESOLVE_NO_SYMLINKS
+_RENAME_NOREPLACE = 1
 _MS_REC, _MS_PRIVATE, _MNT_DETACH = 0x4000, 0x40000, 2
 _FS_IOC_GETFLAGS, _FS_IOC_SETFLAGS = 0x80086601, 0x40086602
 _FS_IMMUTABLE, _FS_APPEND = 0x10, 0x20
@@ -94,6 +95,18 @@ def mount_id(descriptor: int) -> int:
             if line.startswith(b"mnt_id:"):
                 return int(line.partition(b":")[2])
     raise OSError(errno.ENOSYS, "the kernel does not report mount ids", str(descriptor))
+
+
+def rename_new(folder: int, name: str, target: str) -> None:
+    """Rename an entry of an open folder; FileExistsError if there is an entry ``target``, a link without an end too."""
+    rename = getattr(_libc, "renameat2", None)  # glibc 2.28; some file systems and container engines lack it
+    if rename is not None:
+        if not rename(folder, os.fsencode(name), folder, os.fsencode(target), ctypes.c_uint(_RENAME_NOREPLACE)):
+            return
+        if ctypes.get_errno() not in (errno.ENOSYS, errno.EINVAL, errno.EPERM):
+            raise _last_error(target)
+    os.link(name, target, src_dir_fd=folder, dst_dir_fd=folder, follow_symlinks=False)
+    os.unlink(name, dir_fd=folder)
 
 
 def detach_mount(target: str) -> None:

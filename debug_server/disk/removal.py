@@ -36,24 +36,24 @@ class Leftover:
         return f"{self.path}: {self.reason}"
 
 
-def remove_tree(path: Path, *, real: bool = False) -> list[Leftover]:
+def remove_tree(path: Path, *, no_links: bool = False) -> list[Leftover]:
     """Remove a folder with its contents, or another file at ``path``; returns the first few leftovers.
 
-    A missing path is fine; other processes may remove it at the same time. With ``real`` no part of ``path`` may be a
-    link.
+    A missing path is fine; other processes may remove it at the same time. With ``no_links`` no part of ``path`` may be
+    a link.
     """
-    return _in_folder_of(path, real=real, act=lambda folder: _remove(folder, path, keep_top=False))
+    return _in_folder_of(path, no_links=no_links, act=lambda folder: _remove(folder, path, keep_top=False))
 
 
 def remove_entry(folder: Folder, name: str) -> list[Leftover]:
-    """The same for a name in an open folder, wherever that is by now."""
+    """Like ``remove_tree``, for an entry of an open folder, even if that folder was moved."""
     path = Path(os.readlink(folder.path), name)  # noqa: PTH115  the text as the kernel gives it
     return _remove(folder.descriptor, path, keep_top=False)
 
 
-def empty_folder(path: Path, *, real: bool = False) -> list[Leftover]:
+def empty_folder(path: Path, *, no_links: bool = False) -> list[Leftover]:
     """Remove the contents of a folder; returns the first few leftovers."""
-    return _in_folder_of(path, real=real, act=lambda folder: _remove(folder, path, keep_top=True))
+    return _in_folder_of(path, no_links=no_links, act=lambda folder: _remove(folder, path, keep_top=True))
 
 
 def release_entry(path: Path) -> list[Leftover]:
@@ -67,14 +67,14 @@ def release_entry(path: Path) -> list[Leftover]:
             Leftover(path=target, reason="it is mounted and cannot be unmounted") for target in mounted[:_MAX_REPORTED]
         ]
 
-    return _in_folder_of(path, real=False, act=act)
+    return _in_folder_of(path, no_links=False, act=act)
 
 
-def _in_folder_of(path: Path, *, real: bool, act: Callable[[int], list[Leftover]]) -> list[Leftover]:
+def _in_folder_of(path: Path, *, no_links: bool, act: Callable[[int], list[Leftover]]) -> list[Leftover]:
     parent = os.path.abspath(path.parent)  # noqa: PTH100  resolve() would follow links
     try:
         flags = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
-        folder = kernel.open_real_folder(parent) if real else os.open(parent, flags)
+        folder = kernel.open_real_folder(parent) if no_links else os.open(parent, flags)
     except (FileNotFoundError, NotADirectoryError):
         return []
     except OSError as error:
@@ -89,11 +89,11 @@ def _remove(folder: int, path: Path, *, keep_top: bool) -> list[Leftover]:
     walk = _Walk(path, folder, keep_top=keep_top)
     for _ in range(_ROUNDS):
         detach_in(folder, path.name)
-        walk.left.clear()
+        walk.failures.clear()
         walk.run()
-        if not any(item.again for item in walk.left):
+        if not any(item.again for item in walk.failures):
             break
-    return [Leftover(path=item.path, reason=item.reason) for item in walk.left[:_MAX_REPORTED]]
+    return [Leftover(path=item.path, reason=item.reason) for item in walk.failures[:_MAX_REPORTED]]
 
 
 @dataclass(slots=True, kw_only=True)
@@ -103,11 +103,11 @@ class _Level:
     name: str
     identity: tuple[int, int]
     folders: list[str]  # still to be removed
-    left: int = 0  # entries that could not be removed
+    failed: int = 0  # entries that could not be removed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Left:
+class _Failure:
     path: Path
     reason: str
     again: bool  # whether another round may help
@@ -120,14 +120,14 @@ class _Walk:
     path: Path
     folder: int  # the one that holds ``path``
     keep_top: bool
-    left: list[_Left] = field(default_factory=list)
+    failures: list[_Failure] = field(default_factory=list)
     current: int = field(init=False)
 
     def __post_init__(self) -> None:
         self.current = self.folder
 
     def run(self) -> None:
-        """Remove what can be removed; ``left`` has the rest."""
+        """Remove what can be removed; ``failures`` has the rest."""
         try:
             self.current = self._open(self.folder, self.path.name)
         except FileNotFoundError:
@@ -136,18 +136,18 @@ class _Walk:
             if error.errno in (errno.ENOTDIR, errno.ELOOP) and not self.keep_top:
                 self._unlink(self.path.name, [])
             else:
-                self._report_left([], self.path.name, error)
+                self._report_failure([], self.path.name, error)
             return
         levels = [_Level(name=self.path.name, identity=_identity(self.current), folders=[])]
         try:
-            self._empty(levels)
+            self._remove_files(levels)
             while levels:
                 if levels[-1].folders:
                     self._descend(levels)
                 else:
                     self._ascend(levels)
         except _MovedError:  # folders are being renamed: start again at the top
-            self.left.append(_Left(path=self.path, reason="folders in it are being moved", again=True))
+            self.failures.append(_Failure(path=self.path, reason="folders in it are being moved", again=True))
         finally:
             self._move(self.folder)
 
@@ -159,21 +159,21 @@ class _Walk:
             if error.errno in (errno.ENOTDIR, errno.ELOOP):  # no longer a folder
                 self._unlink(name, levels)
             elif error.errno != errno.ENOENT:
-                self._report_left(levels, name, error)
+                self._report_failure(levels, name, error)
             return
         self._move(below)
         levels.append(_Level(name=name, identity=_identity(below), folders=[]))
-        self._empty(levels)
+        self._remove_files(levels)
 
     def _ascend(self, levels: list[_Level]) -> None:
         """Go back to the folder above, and remove the one that is done."""
         level = levels.pop()
         self._move(self._above(levels) if levels else self.folder)
-        if level.left:
+        if level.failed:
             if levels:
-                levels[-1].left += 1
+                levels[-1].failed += 1
         elif levels or not self.keep_top:
-            self._forced(level.name, levels, lambda: os.rmdir(level.name, dir_fd=self.current))
+            self._remove_protected(level.name, levels, lambda: os.rmdir(level.name, dir_fd=self.current))
 
     def _above(self, levels: list[_Level]) -> int:
         try:
@@ -187,7 +187,7 @@ class _Walk:
 
     def _move(self, descriptor: int) -> None:
         before, self.current = self.current, descriptor
-        if before not in (self.folder, descriptor):
+        if before not in (self.folder, descriptor):  # ``folder`` belongs to the caller
             os.close(before)
 
     def _open(self, folder: int, name: str) -> int:
@@ -207,14 +207,14 @@ class _Walk:
                 os.fchmod(descriptor, 0o700)
         return descriptor
 
-    def _empty(self, levels: list[_Level]) -> None:
+    def _remove_files(self, levels: list[_Level]) -> None:
         """Remove the files and note the folders."""
         try:
             with os.scandir(self.current) as found:
                 entries = [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in found]
         except OSError as error:
-            self._report_left(levels[:-1], levels[-1].name, error)
-            levels[-1].left += 1
+            self._report_failure(levels[:-1], levels[-1].name, error)
+            levels[-1].failed += 1
             return
         for name, is_folder in entries:
             if is_folder:
@@ -223,9 +223,9 @@ class _Walk:
                 self._unlink(name, levels)
 
     def _unlink(self, name: str, levels: list[_Level]) -> None:
-        self._forced(name, levels, lambda: os.unlink(name, dir_fd=self.current))
+        self._remove_protected(name, levels, lambda: os.unlink(name, dir_fd=self.current))
 
-    def _forced(self, name: str, levels: list[_Level], act: Callable[[], None]) -> None:
+    def _remove_protected(self, name: str, levels: list[_Level], act: Callable[[], None]) -> None:
         """Remove an entry of the open folder, a second time without the attributes that forbid it."""
         try:
             try:
@@ -238,11 +238,11 @@ class _Walk:
         except FileNotFoundError:
             return
         except OSError as error:
-            self._report_left(levels, name, error)
+            self._report_failure(levels, name, error)
 
-    def _report_left(self, levels: list[_Level], name: str, error: OSError) -> None:
+    def _report_failure(self, levels: list[_Level], name: str, error: OSError) -> None:
         if levels:
-            levels[-1].left += 1
+            levels[-1].failed += 1
             names = [level.name for level in levels]
             place = Path(
                 self.path.parent, *(names if len(names) <= _MAX_REPORTED else [*names[:_MAX_REPORTED], "…"]), name
@@ -250,7 +250,7 @@ class _Walk:
         else:
             place = self.path
         again = error.errno in (errno.EXDEV, errno.EBUSY, errno.ENOTEMPTY, errno.EISDIR)
-        self.left.append(_Left(path=place, reason=_reason(error), again=again))
+        self.failures.append(_Failure(path=place, reason=_reason(error), again=again))
 
 
 class _MovedError(Exception):

@@ -5,9 +5,9 @@ Used for every file and folder with settings, programs or data. A path is truste
 - it, every folder above it and every link on the way belong to this user or root, or to the owner of a path that the
   operator named (``owners_of``), and
 - nobody else may write to it or to a folder above it. A sticky folder such as ``/tmp`` may be above it: there, only
-  the owner of an entry can replace it. Group write is accepted for a group with no other members, as the private
-  group of a user is where the umask is 002, and in root's folders above it (``/var/log``) for a
-  group of system accounts.
+  the owner of an entry can replace it. Group write is accepted in two
+  cases: the group has no other members (a user's private group, usual with umask 002), or
+  root owns a folder above the path (``/var/log``) and the group has only system accounts.
 
 Each entry is opened without following links and checked by its descriptor, so nothing can be replaced between check and
 use.
@@ -43,49 +43,49 @@ class _Distrust(Exception):
         self.advice = advice
 
 
-def this_user() -> frozenset[int]:
+def trusted_users() -> frozenset[int]:
     """The users whose files are trusted: this user and root."""
     return frozenset({os.geteuid(), 0})
 
 
 def owners_of(named: Path) -> frozenset[int]:
-    """The same plus the owner of a path that the operator named: naming a file means trusting its owner."""
+    """This user, root, and the owner of a path that the operator named: naming a file means trusting its owner."""
     try:
-        return this_user() | {named.stat().st_uid}
+        return trusted_users() | {named.stat().st_uid}
     except OSError:
-        return this_user()
+        return trusted_users()
 
 
-def read_trusted(path: Path, owners: Collection[int] | None = None) -> bytes:
+def read_trusted(path: Path, trusted_uids: Collection[int] | None = None) -> bytes:
     """A file's bytes; ConfigurationError when it is not trusted, OSError when it cannot be read."""
     if path.parent in (Path("/dev/fd"), Path("/proc/self/fd")) or path == Path("/dev/stdin"):
         return path.read_bytes()  # a descriptor that our parent opened has no folder to check
-    descriptor = _open(path, owners)
+    descriptor = _open(path, trusted_uids)
     try:
         return Path(f"/proc/self/fd/{descriptor}").read_bytes()
     finally:
         os.close(descriptor)
 
 
-def check_trusted(path: Path, owners: Collection[int] | None = None) -> None:
+def check_trusted(path: Path, trusted_uids: Collection[int] | None = None) -> None:
     """ConfigurationError when a file or folder is not trusted, OSError when it cannot be reached."""
-    os.close(_open(path, owners))
+    os.close(_open(path, trusted_uids))
 
 
 @contextmanager
-def open_trusted(path: Path, owners: Collection[int] | None = None) -> Iterator[Folder]:
+def open_trusted(path: Path, trusted_uids: Collection[int] | None = None) -> Iterator[Folder]:
     """The folder itself, as it was checked: what replaces it later has no effect; errors as of ``check_trusted``."""
-    descriptor = _open(path, owners)
+    descriptor = _open(path, trusted_uids)
     try:
         yield Folder(descriptor)
     finally:
         os.close(descriptor)
 
 
-def why_distrusted(path: Path, owners: Collection[int] | None = None) -> str | None:
+def why_distrusted(path: Path, trusted_uids: Collection[int] | None = None) -> str | None:
     """The reason why a path is not trusted, or None."""
     try:
-        os.close(_walk(path, this_user() if owners is None else owners))
+        os.close(_walk(path, trusted_users() if trusted_uids is None else trusted_uids))
     except _Distrust as error:
         return str(error)
     except OSError as error:
@@ -93,12 +93,20 @@ def why_distrusted(path: Path, owners: Collection[int] | None = None) -> str | N
     return None
 
 
-def why_replaceable(path: Path, owners: Collection[int] | None = None) -> str | None:
-    """Why others could put something else in the path's place; its own mode does not matter. None if they cannot."""
+def why_replaceable(
+    path: Path, trusted_uids: Collection[int] | None = None, *, may_be_missing: bool = False
+) -> str | None:
+    """Why others could put something else in the path's place; its own mode does not matter. None if they cannot.
+
+    With ``may_be_missing`` only the existing folders above it are checked. If one is sticky, others could still create
+    the path first: check it again once it exists.
+    """
     try:
-        os.close(_walk(path, this_user() if owners is None else owners, last=False))
+        os.close(_walk(path, trusted_users() if trusted_uids is None else trusted_uids, last=False))
     except _Distrust as error:
         return str(error)
+    except FileNotFoundError as error:
+        return None if may_be_missing else f"it cannot be opened: {error.strerror}"
     except OSError as error:
         return f"it cannot be opened: {error.strerror}"
     return None
@@ -111,24 +119,24 @@ def is_shared(folder: Path) -> bool:
     except OSError:
         return True
     try:
-        found, owners = os.fstat(descriptor), this_user()
-        known = found.st_uid in owners or found.st_uid == _unmapped_user()
-        return not known or _is_shared(descriptor, found, owners, above=True)
+        found, trusted_uids = os.fstat(descriptor), trusted_users()
+        known = found.st_uid in trusted_uids or found.st_uid == _unmapped_user()
+        return not known or _is_shared(descriptor, found, trusted_uids, above=True)
     finally:
         os.close(descriptor)
 
 
-def _open(path: Path, owners: Collection[int] | None) -> int:
+def _open(path: Path, trusted_uids: Collection[int] | None) -> int:
     try:
-        return _walk(path, this_user() if owners is None else owners)
+        return _walk(path, trusted_users() if trusted_uids is None else trusted_uids)
     except _Distrust as error:
         raise ConfigurationError(f"{path} is not used: {error}; {error.advice}") from error
 
 
-def _walk(path: Path, owners: Collection[int], *, last: bool = True) -> int:
+def _walk(path: Path, trusted_uids: Collection[int], *, last: bool = True) -> int:
     """A descriptor (``O_PATH``) of what the path leads to, opened entry by entry.
 
-    Without ``last`` its own mode is not judged, only what is above it.
+    If ``last`` is false, only the folders above it are checked for write access by others, not the entry itself.
     """
     whole = path.absolute()
     left = list(reversed(whole.parts))  # the first is "/", which is opened without a folder
@@ -141,14 +149,14 @@ def _walk(path: Path, owners: Collection[int], *, last: bool = True) -> int:
             try:
                 found = os.fstat(below)
                 what = "it" if place == whole else str(place)
-                _check_owner(found, what, owners, above=bool(left) and not shared)
+                _check_owner(found, what, trusted_uids, above=bool(left) and not shared)
                 if stat.S_ISLNK(found.st_mode):  # its mode means nothing
                     links += 1
                     if links > _MAX_LINKS:
                         raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(path))
                     left += reversed(PurePosixPath(os.readlink("", dir_fd=below)).parts)
                     continue
-                shared = _is_shared(below, found, owners, above=bool(left))
+                shared = _is_shared(below, found, trusted_uids, above=bool(left))
                 if shared and (left or last) and not (left and found.st_mode & stat.S_ISVTX):
                     raise _writable(found, what, place)
                 here, below, where = below, here, place
@@ -162,17 +170,17 @@ def _walk(path: Path, owners: Collection[int], *, last: bool = True) -> int:
     return here
 
 
-def _check_owner(found: os.stat_result, what: str, owners: Collection[int], *, above: bool) -> None:
+def _check_owner(found: os.stat_result, what: str, trusted_uids: Collection[int], *, above: bool) -> None:
     """``above``: it is a folder above the path, in one that others may not write to."""
-    if found.st_uid in owners or (above and found.st_uid == _unmapped_user()):
+    if found.st_uid in trusted_uids or (above and found.st_uid == _unmapped_user()):
         return
     raise _Distrust(
         f"{what} belongs to another user (uid {found.st_uid})", "use a path of your own, or run as that user"
     )
 
 
-def _is_shared(descriptor: int, found: os.stat_result, owners: Collection[int], *, above: bool) -> bool:
-    """Whether users other than the owners may write to it."""
+def _is_shared(descriptor: int, found: os.stat_result, trusted_uids: Collection[int], *, above: bool) -> bool:
+    """Whether users other than the trusted ones may write to it."""
     if not found.st_mode & (stat.S_IWOTH | stat.S_IWGRP):
         return False
     if found.st_mode & stat.S_IWOTH or _has_acl(descriptor):
@@ -180,7 +188,7 @@ def _is_shared(descriptor: int, found: os.stat_result, owners: Collection[int], 
     members = _members(found.st_gid)
     if above and found.st_uid == 0 and all(user < _FIRST_USER_UID for user in members):
         return False
-    return not members <= set(owners) or (not members and found.st_gid != os.getegid())
+    return not members <= set(trusted_uids) or (not members and found.st_gid != os.getegid())
 
 
 def _writable(found: os.stat_result, what: str, place: Path) -> _Distrust:
@@ -204,11 +212,11 @@ def _members(group: int) -> set[int]:
     """The users in a group; empty for a group without an entry, as in some containers."""
     users = {entry.pw_uid for entry in pwd.getpwall() if entry.pw_gid == group}
     with suppress(KeyError):
-        users |= {_number(name) for name in grp.getgrgid(group).gr_mem}
+        users |= {_uid_of(name) for name in grp.getgrgid(group).gr_mem}
     return users
 
 
-def _number(name: str) -> int:
+def _uid_of(name: str) -> int:
     try:
         return pwd.getpwnam(name).pw_uid
     except KeyError:

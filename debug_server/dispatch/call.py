@@ -25,10 +25,10 @@ from google.protobuf.message_factory import GetMessageClass
 from grpc_reflection.v1alpha.proto_reflection_descriptor_database import ProtoReflectionDescriptorDatabase
 
 from debug_server.client.relay import Relay
-from debug_server.client.trust import TrustedServer
 from debug_server.dispatch.call_exits import DEADLINE, NOT_OK, PROTOCOL, UNAVAILABLE, UNCONFIGURED
 from debug_server.errors import AccessError, InvalidInputError
 from debug_server.kanban import kanban_pb2
+from debug_server.sockets.trust import TrustedServerUser
 
 TARGET_USER = "DEBUG_SERVER_UID"
 REDIRECTED = "probe"  # the only runner whose target can be set by variables
@@ -56,9 +56,9 @@ class Call:
     rpc: str
     deadline: float  # monotonic
     event: Mapping[str, Any]
-    target_uid: int | None = None  # whose the target on this machine may be, beside this user's and root's
+    target_uid: int | None = None  # may own a target on this machine, like this user and root
 
-    def left(self) -> float:
+    def seconds_left(self) -> float:
         """Seconds until the deadline."""
         return max(0.001, self.deadline - time.monotonic())
 
@@ -96,7 +96,7 @@ def read_call(text: str, environ: Mapping[str, str]) -> Call:
 def respond(call: Call) -> dict[str, Any]:
     """The response's fields."""
     try:
-        relay = Relay(call.target, TrustedServer(uid=call.target_uid))
+        relay = Relay(call.target, TrustedServerUser(uid=call.target_uid))
     except InvalidInputError as error:
         raise CallError(str(error), UNCONFIGURED) from error
     with relay, connect(call, relay) as channel:
@@ -108,7 +108,7 @@ def connect(call: Call, relay: Relay) -> grpc.Channel:
     """A connected channel; a second attempt follows a pause."""
     for attempt in (1, 2):
         channel = grpc.insecure_channel(relay.address, options=(*relay.options, *_OPTIONS))
-        if _is_ready(channel, min(call.left(), _CONNECT_SECONDS)):
+        if _is_ready(channel, min(call.seconds_left(), _CONNECT_SECONDS)):
             return channel
         channel.close()
         if isinstance(relay.failure, AccessError):
@@ -116,7 +116,7 @@ def connect(call: Call, relay: Relay) -> grpc.Channel:
         if attempt == 1:
             sys.stderr.write(f"{call.target} does not answer: trying once more\n")
             sys.stderr.flush()
-            time.sleep(min(_BACKOFF_SECONDS, call.left()))
+            time.sleep(min(_BACKOFF_SECONDS, call.seconds_left()))
     raise CallError(f"{call.target} does not answer: nothing was sent", UNAVAILABLE)
 
 
@@ -170,7 +170,7 @@ def invoke(call: Call, channel: grpc.Channel, method: MethodDescriptor) -> dict[
         response_deserializer=reply.FromString,
     )
     try:
-        response = send(fill(request, call.event), timeout=call.left())
+        response = send(fill(request, call.event), timeout=call.seconds_left())
     except grpc.RpcError as error:
         status = _EXITS.get(error.code(), PROTOCOL)
         note = " The request may have been received and is not sent again." if status == UNAVAILABLE else ""

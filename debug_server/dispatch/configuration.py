@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from debug_server.disk import this_user
+from debug_server.disk import trusted_users
 from debug_server.dispatch.folder import REPOS, RUNNERS
 from debug_server.dispatch.repos_file import ReposFile, parse_repos
 from debug_server.dispatch.runners_file import RunnersFile, parse_runners
@@ -27,7 +27,7 @@ class Configuration:
 
     runners: RunnersFile
     repos: ReposFile
-    owners: frozenset[int]  # user ids whose runner programs are trusted
+    trusted_uids: frozenset[int]  # user ids whose runner programs are trusted
 
     @property
     def root(self) -> Path:
@@ -35,14 +35,14 @@ class Configuration:
         return self.repos.root
 
 
-def read_configuration(folder: Path, *, owners: frozenset[int] | None = None) -> Configuration:
-    """Read both files of a folder; ``owners`` are the user ids whose files are trusted."""
-    owners = owners or this_user()
+def read_configuration(folder: Path, *, trusted_uids: frozenset[int] | None = None) -> Configuration:
+    """Read both files of a folder; ``trusted_uids`` are the user ids whose files are trusted."""
+    trusted_uids = trusted_uids or trusted_users()
     root = folder.absolute().parent
-    repos = parse_repos(folder / REPOS, read_text(folder / REPOS, owners), root)
-    text = read_text(folder / RUNNERS, owners)
+    repos = parse_repos(folder / REPOS, read_text(folder / REPOS, trusted_uids), root)
+    text = read_text(folder / RUNNERS, trusted_uids)
     runners = parse_runners(folder / RUNNERS, text, frozenset(repos.repos), folder / REPOS)
-    return Configuration(runners=runners, repos=repos, owners=owners)
+    return Configuration(runners=runners, repos=repos, trusted_uids=trusted_uids)
 
 
 class LiveConfiguration:
@@ -51,18 +51,18 @@ class LiveConfiguration:
     It compares their bytes, not their times: two edits within one tick of the clock have the same time.
     """
 
-    def __init__(self, folder: Path, *, owners: frozenset[int] | None = None) -> None:
+    def __init__(self, folder: Path, *, trusted_uids: frozenset[int] | None = None) -> None:
         self.folder = folder
-        self.owners = owners or this_user()
+        self.trusted_uids = trusted_uids or trusted_users()
         self.problem: str | None = None  # why the files on disk are not used
         self._lock = threading.Lock()
         self._listeners: list[Callable[[Configuration], None]] = []
         self._read = self._contents()
-        self._current = read_configuration(folder, owners=self.owners)
+        self._current = read_configuration(folder, trusted_uids=self.trusted_uids)
 
     @property
     def in_use(self) -> Configuration:
-        """The last valid configuration, without a look at the files."""
+        """The last valid configuration; does not check the files."""
         return self._current
 
     def on_change(self, listener: Callable[[Configuration], None]) -> None:
@@ -86,7 +86,7 @@ class LiveConfiguration:
         with self._lock:
             self._read = self._contents()
             try:
-                read = read_configuration(self.folder, owners=self.owners)
+                read = read_configuration(self.folder, trusted_uids=self.trusted_uids)
             except ConfigurationError as error:
                 self.problem = str(error)
                 _LOG.error("dispatch_configuration_refused", extra={"error": str(error)})

@@ -67,7 +67,7 @@ class Dispatcher:
         if repo is None:
             raise NotFoundError(f"repository {event.repo_name!r} is not in {configuration.repos.path}: add it there")
         path = configuration.repos.path_of(repo)
-        place = RunPlace(repo=repo, path=path, root=configuration.root, owners=configuration.owners)
+        place = RunPlace(repo=repo, path=path, root=configuration.root, trusted_uids=configuration.trusted_uids)
         trigger = "event" if due is None else "schedule"
         found = await _in_thread_if_large(event, partial(routes, event, configuration.runners, trigger=trigger))
         steps = [await self._step(event, route, place, first=index == 0) for index, route in enumerate(found)]
@@ -89,7 +89,7 @@ class Dispatcher:
             reason = f"{place.repo.name} cannot be used: {error}"
             return _not_queued(SKIPPED, record_of_route(event, route, first=first), reason)
         run = await _in_thread_if_large(event, partial(queued_run, event, route, place, program, first=first))
-        return replace(run, refused=partial(_not_queued, REFUSED, record_of_route(event, route, first=first)))
+        return replace(run, event_if_full=partial(_not_queued, REFUSED, record_of_route(event, route, first=first)))
 
     async def _with_repository(self, route: Route, place: RunPlace) -> RunPlace:
         """Register the repository if the runner works in a leased workspace.
@@ -136,7 +136,7 @@ def _prepare(route: Route, place: RunPlace, shell: str) -> Program | str:
     if route.runner.executor == "grpc":
         return call_program()
     try:
-        found = find_program(route.runner, place.path, place.root, shell, owners=place.owners)
+        found = find_program(route.runner, place.path, place.root, shell, trusted_uids=place.trusted_uids)
     except ConfigurationError as error:
         return str(error)
     if found is None:

@@ -12,7 +12,7 @@ from debug_server.dispatch import call_exits
 from debug_server.dispatch.dispatcher import REFUSED, SKIPPED
 from debug_server.dispatch.log_lines import Lines
 from debug_server.model import Command, Event, ExitReason
-from debug_server.service.logs import StreamEnds
+from debug_server.service.logs import StreamTails
 
 _RAN = (ExitReason.EXITED, ExitReason.NONZERO_EXIT, ExitReason.SIGNALED)
 _TIMEOUTS = (ExitReason.TIMED_OUT, ExitReason.IDLE_TIMED_OUT)
@@ -49,7 +49,7 @@ def needs_log(command: Command, record: Mapping[str, Any]) -> bool:
     return command.exit_reason is not ExitReason.EXITED or record["executor"] == "grpc"
 
 
-def end_entry(event: Event, command: Command, record: Mapping[str, Any], ends: StreamEnds) -> Entry:
+def end_entry(event: Event, command: Command, record: Mapping[str, Any], ends: StreamTails) -> Entry:
     """The entry of a run's end; ``ends`` is the end of its output."""
     reason, code, exit_record = command.exit_reason, command.exit_code, command.exit
     payload: dict[str, Any] = {

@@ -46,10 +46,10 @@ def _files(repo: Repo) -> dict[str, str]:
     return {"README.md": readme, ".gitignore": ".env\n", **_EXTRA.get(repo.role, {})}
 
 
-def ensure_configuration(folder: Path, owners: Collection[int] | None = None) -> bool:
+def ensure_configuration(folder: Path, trusted_uids: Collection[int] | None = None) -> bool:
     """Copy the shipped files into a folder that has neither of them; True if they were copied.
 
-    ConfigurationError if the folder is not trusted: other users than the owners can write there.
+    ConfigurationError if the folder is not trusted: other users than the trusted ones can write there.
     """
     if (folder / RUNNERS).exists() or (folder / REPOS).exists():
         return False
@@ -58,7 +58,7 @@ def ensure_configuration(folder: Path, owners: Collection[int] | None = None) ->
         raise ConfigurationError(f"{folder / RUNNERS} does not exist: create it as docs/dispatch.md shows")
     try:
         folder.mkdir(mode=0o755, parents=True, exist_ok=True)
-        check_trusted(folder, owners)
+        check_trusted(folder, trusted_uids)
         for name in (RUNNERS, REPOS):
             # O_EXCL: not through a symbolic link, which could lead elsewhere.
             descriptor = os.open(folder / name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)

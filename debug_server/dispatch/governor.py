@@ -36,7 +36,7 @@ class _Scheduled:
 
 
 class Governor:
-    """Routes the events of many repositories to their runners; a ``Part`` of the server."""
+    """Starts the runners of many repositories for their events; the dispatch part (``Part``) of a server."""
 
     name = "dispatch"
 
@@ -106,7 +106,7 @@ class Governor:
 
     def _apply(self, configuration: Configuration) -> None:
         for name in create_examples(self.service, configuration):
-            _LOG.info("example_made", extra={"repo": name})
+            _LOG.info("example_created", extra={"repo": name})
         scheduled = self._scheduled(configuration)
         rules = {name: item.trigger.rule for name, item in scheduled.items() if item.trigger.rule is not None}
         self.service.subject_runs.declare_schedules(LOCAL, self._group, rules, partial(self._emit_due, scheduled))
@@ -140,5 +140,5 @@ class Governor:
             await asyncio.sleep(_CHECK_SECONDS)
             try:
                 await asyncio.to_thread(self.configuration.current)
-            except Exception:  # noqa: BLE001 - without it a failure would end the task, and no later change would be noticed
-                _LOG.error("dispatch_look_failed", exc_info=True)
+            except Exception:  # noqa: BLE001 - a failure must not end the task: later changes would not be noticed
+                _LOG.error("dispatch_check_failed", exc_info=True)

@@ -32,11 +32,11 @@ def shipped_folder() -> Path | None:
 
 
 def find_program(
-    runner: Runner, repository: Path, root: Path, shell: str, *, owners: Collection[int] | None = None
+    runner: Runner, repository: Path, root: Path, shell: str, *, trusted_uids: Collection[int] | None = None
 ) -> Program | None:
     """The program of a bash or python runner, or None.
 
-    ConfigurationError if it is in ``root``/runners and other users than the owners can change it.
+    ConfigurationError if it is in ``root``/runners and other users than the trusted ones can change it.
     """
     shipped = shipped_folder()
     for place in dict.fromkeys((repository, root / FOLDER, *([shipped] if shipped else []))):
@@ -44,7 +44,7 @@ def find_program(
         program = find(runner, place, shell, own=place == repository)
         if program is not None:
             if place not in (repository, shipped):
-                check_trusted(program.file, owners)
+                check_trusted(program.file, trusted_uids)
             return program
     return None
 

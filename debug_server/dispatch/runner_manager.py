@@ -46,17 +46,17 @@ class RunnerManager:
     ) -> None:
         if folder is None:
             found = configuration_folder()
-            self._configuration = LiveConfiguration(found.path, owners=found.owners)
+            self._configuration = LiveConfiguration(found.path, trusted_uids=found.trusted_uids)
         else:
-            self._configuration = LiveConfiguration(folder, owners=owners_of(folder))
+            self._configuration = LiveConfiguration(folder, trusted_uids=owners_of(folder))
         self._service = service
         self._say = say or _print
 
     def load(self) -> dict[str, Any]:
         """Reread the files and return the content of runners.yml; ConfigurationError says what is wrong."""
-        fresh = LiveConfiguration(self._configuration.folder, owners=self._configuration.owners)
+        fresh = LiveConfiguration(self._configuration.folder, trusted_uids=self._configuration.trusted_uids)
         self._configuration = fresh
-        found: dict[str, Any] = yaml.safe_load(read_text(fresh.folder / RUNNERS, fresh.owners))
+        found: dict[str, Any] = yaml.safe_load(read_text(fresh.folder / RUNNERS, fresh.trusted_uids))
         return found
 
     def get_runner_for_skill(self, skill_id: str) -> str:
@@ -92,7 +92,7 @@ class RunnerManager:
             return asyncio.run(Dispatcher(self._service, self._configuration).emit(event))
         toml = self._configuration.folder / "runner.toml"
         if toml.is_file():
-            check_trusted(toml, self._configuration.owners)
+            check_trusted(toml, self._configuration.trusted_uids)
         placed = load_runner(toml if toml.is_file() else None, cwd=self._configuration.folder.absolute().parent)
         with offline_service(placed) as service:
             shell = placed.loaded.value.runner.default_shell
@@ -113,10 +113,10 @@ def _event_from(event: EventLike | Mapping[str, Any]) -> IssueEvent:
             raise InvalidInputError(f"the event has no {name}: give task_id, event_type and repo_name")
     paths = found.pop("paths", ())
     if not isinstance(paths, Sequence) or isinstance(paths, str) or not all(isinstance(path, str) for path in paths):
-        raise InvalidInputError("paths of the event must be a list of texts")
+        raise InvalidInputError("paths of the event must be a list of strings")
     for name, value in found.items():
         if not isinstance(value, str):
-            raise InvalidInputError(f"{name} of the event must be a text, not {type(value).__name__}")
+            raise InvalidInputError(f"{name} of the event must be a string, not {type(value).__name__}")
     return IssueEvent(**found, paths=tuple(paths))
 
 

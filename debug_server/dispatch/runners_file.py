@@ -144,7 +144,7 @@ def _program(entry: Section, executor: str) -> str:
     key = {"bash": "cmd", "python": "module", "grpc": "target"}[executor]
     for other in {"cmd", "module", "target", "rpc"} - {key, *(["rpc"] if executor == "grpc" else [])}:
         if other in entry:
-            entry.refuse(other, f"{entry.what} has executor {executor!r}, which has no {other!r}")
+            entry.refuse(other, f"{entry.what} has executor {executor!r}, which must not have {other!r}")
     value = entry.text(key)
     if not value:
         entry.refuse(key, f"{entry.what} has executor {executor!r} and needs {key!r}")
@@ -197,9 +197,9 @@ def _trigger(item: Section, skills: tuple[str, ...], zone: str, index: int) -> T
     except InvalidInputError as error:
         raise ConfigurationError(f"{item.path}:{item.line}: {error}") from error
     if (kind == "schedule") != (rule is not None):
-        item.refuse("cron", f"a trigger of type {kind!r} {'needs' if rule is None else 'has no'} 'cron'")
+        item.refuse("cron", f"a trigger of type {kind!r} {'needs' if rule is None else 'must not have'} 'cron'")
     if paths and kind not in ("push", "pr"):
-        item.refuse("paths", f"a trigger of type {kind!r} has no 'paths'")
+        item.refuse("paths", f"a trigger of type {kind!r} must not have 'paths'")
     skill = item.text("skill")
     if skill is not None and skill not in skills:
         item.refuse("skill", f"skill {skill!r} of {item.what} is not one of the runner's")

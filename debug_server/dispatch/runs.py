@@ -20,7 +20,7 @@ SUBJECT = "dispatch"  # of the events of these commands, and the key of the even
 _CALL_SECONDS = 10.0  # added to a grpc runner's timeout, for its program to start and to print
 _LONGEST_STORED_PAYLOAD = 1 << 16
 _PROBE_VARIABLES = ("PROBE_HOST", "PROBE_GRPC_PORT")
-_CALL_VARIABLES = ("DEBUG_SERVER_UID",)  # whose a target on this machine may be
+_CALL_VARIABLES = ("DEBUG_SERVER_UID",)  # the user who may own a target on this machine
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,7 +30,7 @@ class RunPlace:
     repo: Repo
     path: Path
     root: Path  # the folder that holds config/
-    owners: frozenset[int]  # user ids whose runner programs are trusted
+    trusted_uids: frozenset[int]  # user ids whose runner programs are trusted
     repository_id: int | None = None  # for a leased workspace; None: run in ``path``
 
 
@@ -48,12 +48,12 @@ def queued_run(event: IssueEvent, route: Route, place: RunPlace, program: Progra
     leased = place.repository_id is not None
     return QueuedRun(
         spec=spec,
-        place=SessionPlan(commit=place.repo.branch) if leased else SessionPlan(directory=str(place.path)),
+        session_plan=SessionPlan(commit=place.repo.branch) if leased else SessionPlan(directory=str(place.path)),
         repository_id=place.repository_id,
         priority=PRIORITIES[runner.priority],
         queue_key=f"runner:{runner.name}",
         key_limit=runner.concurrency,
-        key_bound=runner.queue,
+        key_max_pending=runner.queue,
         order_key=order_key(event),
         requested_by=f"dispatch {runner.name}",
         subject=SUBJECT,

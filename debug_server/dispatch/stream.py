@@ -18,7 +18,7 @@ from debug_server.dispatch.runs import SUBJECT
 from debug_server.errors import InvalidInputError, NotFoundError
 from debug_server.model import Command, Event
 from debug_server.service import LOCAL, Service
-from debug_server.service.logs import StreamEnds
+from debug_server.service.logs import StreamTails
 from debug_server.service.wakeups import wait_for
 
 _PAGE = 500
@@ -32,8 +32,8 @@ class Cursor:
     """A position in the stream: the last stored event that was sent, and offsets in the logs of running commands.
 
     1234            everything up to event 1234
-    1234-1          of event 1234 one entry of several
-    1234;56:10:20   and of command 56 the lines of stdout before byte 10 and of stderr before byte 20
+    1234-1          everything before event 1234, and the first of its several entries
+    1234;56:10:20   also the lines of command 56: of stdout before byte 10, of stderr before byte 20
     """
 
     seq: int = 0
@@ -147,7 +147,7 @@ class EventStream:
 
     async def _available(self, woken: asyncio.Event) -> AsyncGenerator[Entry, None]:
         """The stored events, then the output lines that are in the logs now."""
-        for event in await self._service.events.about(LOCAL, SUBJECT, self._cursor.after, _PAGE):
+        for event in await self._service.events.of_subject(LOCAL, SUBJECT, self._cursor.after, _PAGE):
             async for entry in self._event(event, woken):
                 yield entry
         for number, run in list(self._runs.items()):
@@ -172,7 +172,7 @@ class EventStream:
     async def _entries_of(self, event: Event, command: Command | None, record: dict[str, Any]) -> list[Entry]:
         if event.kind == "command.finished" and command is not None:
             reads = needs_log(command, record)
-            ends = await self._service.logs.ends(command, _END_BYTES) if reads else StreamEnds()
+            ends = await self._service.logs.tails(command, _END_BYTES) if reads else StreamTails()
             return [end_entry(event, command, record, ends)]
         return entries_of(event, command, record)
 

@@ -20,7 +20,7 @@ _COMMIT_LENGTH = 40
 def require_signature(secret: str | None, signature: str | None) -> str:
     """The secret for the signature; AccessError if webhooks are off or the request is not signed."""
     if not secret:
-        raise AccessError(f"hooks are off: set {HOOK_SECRET} for the server and the same secret for the hook")
+        raise AccessError(f"webhooks are disabled: set {HOOK_SECRET} on the server, and the same secret at the sender")
     if not signature or not signature.startswith(_PREFIX):
         raise AccessError("the header X-Hub-Signature-256: sha256=... is missing: give the hook a secret")
     return secret
@@ -56,7 +56,7 @@ def event_of(repo_name: str, kind: str, body: bytes) -> IssueEvent | None:
 def _push(repo_name: str, body: Mapping[str, Any]) -> IssueEvent:
     after, commits = body.get("after"), body.get("commits")
     if not isinstance(after, str) or not after:
-        raise InvalidInputError("'after' of a push must be the commit that the branch is at now, a text")
+        raise InvalidInputError("'after' of a push must be a string: the new commit of the branch")
     if not isinstance(commits, list) or not all(isinstance(item, dict) for item in commits):
         raise InvalidInputError("'commits' of a push must be a list of objects; it may be empty")
     paths = [path for commit in commits for name in ("added", "modified", "removed") for path in _texts(commit, name)]

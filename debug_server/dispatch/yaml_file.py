@@ -35,7 +35,7 @@ class Section:
     def _add(self, key: yaml.Node, value: yaml.Node) -> None:
         line = key.start_mark.line + 1
         if not isinstance(key, yaml.ScalarNode):
-            fail(self.path, line, f"a key of {self.what} must be a text")
+            fail(self.path, line, f"a key of {self.what} must be a string")
         if key.value in self._keys:
             first = self._keys[key.value][0]
             fail(self.path, line, f"{self.what} has the key {key.value!r} twice, first in line {first}: remove one")
@@ -81,29 +81,29 @@ class Section:
         return [Section(self.path, item, f"{self.what}.{name}") for item in node.value]
 
     def text(self, name: str) -> str | None:
-        """A text as written, also where YAML would read a date or a number."""
+        """A string exactly as written, even if YAML would read it as a date or a number."""
         node = self.node(name)
         if node is None:
             return None
         if not isinstance(node, yaml.ScalarNode):
-            self.refuse(name, f"{name!r} of {self.what} must be a text")
+            self.refuse(name, f"{name!r} of {self.what} must be a string")
         if any(ord(letter) < 32 for letter in node.value):
             self.refuse(name, f"{name!r} of {self.what} contains a control character")
         return str(node.value)
 
     def texts(self, name: str) -> tuple[str, ...]:
-        """A list of texts."""
+        """A list of strings."""
         node = self.node(name)
         if node is None:
             return ()
         if not isinstance(node, yaml.SequenceNode):
-            self.refuse(name, f"{name!r} of {self.what} must be a list of texts")
+            self.refuse(name, f"{name!r} of {self.what} must be a list of strings")
         for item in node.value:
             if not isinstance(item, yaml.ScalarNode) or item.tag != _STRING or not item.value:
                 fail(
                     self.path,
                     item.start_mark.line + 1,
-                    f"{name!r} of {self.what} must contain only texts: quote this one",
+                    f"{name!r} of {self.what} must contain only strings: put this one in quotes",
                 )
             if any(ord(letter) < 32 for letter in item.value):
                 fail(self.path, item.start_mark.line + 1, f"{name!r} of {self.what} contains a control character")
@@ -153,10 +153,10 @@ class Section:
                 fail(self.path, line, f"{self.what or 'the file'} has an unknown key {name!r}: use one of {known}")
 
 
-def read_text(path: Path, owners: Collection[int] | None = None) -> str:
-    """The text of a configuration file; ConfigurationError if another user than the owners can write it."""
+def read_text(path: Path, trusted_uids: Collection[int] | None = None) -> str:
+    """The text of a configuration file; ConfigurationError if another user than the trusted ones can write it."""
     try:
-        data = read_trusted(path, owners)
+        data = read_trusted(path, trusted_uids)
     except OSError as error:
         raise ConfigurationError(f"{path} cannot be read: {error.strerror}") from error
     if len(data) > _MAX_BYTES:

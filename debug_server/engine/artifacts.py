@@ -16,16 +16,16 @@ _LOG = logging.getLogger(__name__)
 
 
 class ArtifactCopier:
-    """Copies files to ``collected/<session>/<command>``; the file ``.<command>`` beside it marks it as done."""
+    """Copies files to ``collected/<session>/<command>``; a file ``.<command>`` beside it says that this is done."""
 
     def __init__(self, *, store: MetadataStore, paths: RunnerPaths) -> None:
         self._store = store
         self._root = paths.artifacts_root.absolute() / "collected"  # readers may have another working directory
 
     def copy_requested(self, session: Session, command: Command, workspace: Path) -> None:
-        """Copy what the command's request names, unless that is done; two processes may do it at once."""
+        """Copy the artifacts that the command requested, unless they were copied; two processes may do it at once."""
         patterns = command.plan.artifacts
-        if not patterns or self._mark(session.id, command.id).exists():
+        if not patterns or self._done_marker(session.id, command.id).exists():
             return
         _, refused = self.copy(session, workspace, patterns, command_id=command.id)
         for item in refused:
@@ -37,7 +37,7 @@ class ArtifactCopier:
         self, session: Session, workspace: Path, patterns: Sequence[str], *, command_id: int
     ) -> tuple[list[Artifact], list[RefusedFile]]:
         """Copy what the globs match in the workspace and record each file."""
-        mark = self._mark(session.id, command_id)
+        mark = self._done_marker(session.id, command_id)
         with contextlib.suppress(OSError):  # copy_artifacts reports each file that cannot be written
             self._root.mkdir(mode=0o700, parents=True, exist_ok=True)
         found, refused = copy_artifacts(workspace, patterns, mark.with_name(str(command_id)))
@@ -58,5 +58,5 @@ class ArtifactCopier:
             mark.touch()
         return kept, refused
 
-    def _mark(self, session_id: int, command_id: int) -> Path:
+    def _done_marker(self, session_id: int, command_id: int) -> Path:
         return self._root / str(session_id) / f".{command_id}"

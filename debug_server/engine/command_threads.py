@@ -30,21 +30,21 @@ class CommandThreads:
         """Run ``work`` in a thread of its own, or queue it until one can be created."""
         with self._lock:
             if not self._waiting:
-                if _started(work):
+                if _try_start(work):
                     return
-                _LOG.warning("no_thread_for_command")
+                _LOG.warning("command_thread_not_created")
             self._waiting.append(work)
 
     def retry(self) -> None:
         """Start the queued work in order; sleeps briefly if no thread can be created yet."""
         with self._lock:
-            while self._waiting and _started(self._waiting[0]):
+            while self._waiting and _try_start(self._waiting[0]):
                 self._waiting.popleft()
         if self._waiting:
             time.sleep(_RETRY_SECONDS)
 
 
-def _started(work: Callable[[], None]) -> bool:
+def _try_start(work: Callable[[], None]) -> bool:
     try:
         threading.Thread(target=work, name="command", daemon=True).start()
     except RuntimeError as error:

@@ -1,8 +1,9 @@
 """Writes that failed because the store was unavailable: retried until they succeed.
 
-There are three kinds: the end of a command that ran here, its follow-up (artifacts to copy, a session to close), and a
-claimed command that could not be prepared and is requeued. None of them holds a thread or a slot of the engine. If this
-process dies first, recovery and the housekeeper of the next process do the same from the files on disk.
+There are three kinds: recording the end of a command that ran here, doing its follow-up (copy artifacts, close the
+session), and requeueing a claimed command that could not be prepared. None of them holds a thread or a
+slot of the engine. If this process dies first, recovery and the housekeeper of the next process do the same from the
+files on disk.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from debug_server.runner.pipeline import Pipeline
 
 _LOG = logging.getLogger(__name__)
 _RETRY_SECONDS = 1.0
-_JOIN_SECONDS = 1.0  # it may be waiting for a locked database
+_JOIN_SECONDS = 1.0  # the thread may be waiting for a locked database
 
 
 class DeferredWrites:
@@ -38,8 +39,8 @@ class DeferredWrites:
         self._recover = recover
         self._retry = retry_seconds
         self._changed = threading.Condition()
-        self._ends: set[int] = set()  # being recorded now
-        self._without_follow_up: dict[int, Command] = {}
+        self._recording: set[int] = set()  # being recorded now
+        self._follow_ups: dict[int, Command] = {}
         self._to_requeue: set[int] = set()
         self._stopping = False
         self._thread: threading.Thread | None = None
@@ -65,7 +66,7 @@ class DeferredWrites:
     def follow_up_later(self, command: Command) -> None:
         """Retry the follow-up of a command whose end is recorded."""
         with self._changed:
-            self._without_follow_up[command.id] = command
+            self._follow_ups[command.id] = command
             self._changed.notify_all()
 
     def requeue(self, command: Command) -> None:
@@ -84,7 +85,7 @@ class DeferredWrites:
             self._changed.wait_for(lambda: not self.has(command_id), max(seconds, 0.0))
 
     def _deferred(self) -> set[int]:
-        return {*self._pipeline.unrecorded, *self._ends, *self._without_follow_up, *self._to_requeue}
+        return {*self._pipeline.unrecorded, *self._recording, *self._follow_ups, *self._to_requeue}
 
     def _run(self) -> None:
         while not self._stopping:
@@ -99,35 +100,35 @@ class DeferredWrites:
         try:
             self._record_ends()
             self._do_follow_ups()
-            self._requeue()
+            self._requeue_deferred()
         except StoreUnavailableError as error:
-            _LOG.info("settling_postponed", extra={"error": str(error)})
+            _LOG.info("deferred_writes_postponed", extra={"error": str(error)})
         except Exception:  # noqa: BLE001 - the thread's boundary: the next round tries again
-            _LOG.error("settling_failed", exc_info=True)
+            _LOG.error("deferred_writes_failed", exc_info=True)
         return not self._deferred()
 
     def _record_ends(self) -> None:
         ends = self._pipeline.unrecorded
         with self._changed:  # set before the pipeline forgets them: ``has`` must be true without a gap
-            self._ends.update(ends)
+            self._recording.update(ends)
         recorded: list[Command] = []
         try:
             recorded = self._pipeline.record_ends(ends)
         finally:
             with self._changed:
-                self._without_follow_up.update({command.id: command for command in recorded})
-                self._ends.clear()
+                self._follow_ups.update({command.id: command for command in recorded})
+                self._recording.clear()
                 self._changed.notify_all()
 
     def _do_follow_ups(self) -> None:
-        for number, command in list(self._without_follow_up.items()):
+        for number, command in list(self._follow_ups.items()):
             step = partial(self._follow_up, command)
-            run_or_log("conclusion_failed", step, passing=StoreUnavailableError, command_id=number)
+            run_or_log("follow_up_failed", step, reraise=StoreUnavailableError, command_id=number)
             with self._changed:
-                del self._without_follow_up[number]
+                del self._follow_ups[number]
                 self._changed.notify_all()
 
-    def _requeue(self) -> None:
+    def _requeue_deferred(self) -> None:
         if numbers := set(self._to_requeue):
             self._recover(numbers)
             with self._changed:

@@ -1,11 +1,14 @@
-"""The time since a timestamp, on a machine whose clock may be set while the process runs.
+"""The time since a timestamp, even if the wall clock is set while the process runs.
 
-Rows have timestamps of the wall clock. The time since a timestamp is computed twice: by the wall clock, and by a steady
-clock that was set to the wall clock when this process started. For a timestamp from before a jump of the wall
-clock the steady clock is right, for a later one the wall clock; the other result is too large or negative. So the
-smaller one that is not negative is used: it is never too large, and too small by at most a step back. A timestamp
-that is in the future by both clocks comes from before this process, when the clock was ahead: its time counts from when
-it was first seen.
+Timestamps in rows are from the wall clock. The elapsed time is computed with two clocks: the wall clock, and a
+monotonic clock that started at the wall clock's time when this process started.
+
+- For a timestamp from before the wall clock was set, the monotonic clock is right.
+- For a later timestamp, the wall clock is right.
+
+The wrong result is too large or negative, so the smaller non-negative result is used. It is never too large; it is too
+small by at most the amount by which the wall clock was set back. If both results are negative, the timestamp is from
+before this process, when the wall clock was ahead: the time is then counted from when it was first seen.
 """
 
 from __future__ import annotations
@@ -14,7 +17,7 @@ import time
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 
-_REMEMBERED = 10_000
+_MAX_CACHED_TIMES = 10_000
 _ZERO = timedelta(0)
 
 
@@ -28,7 +31,7 @@ class ElapsedTime:
     ) -> None:
         self._wall = wall
         self._ticks = ticks
-        self._boot = wall() - timedelta(seconds=ticks())
+        self._boot_time = wall() - timedelta(seconds=ticks())
         self._seen: dict[datetime, float] = {}
 
     def since(self, stamp: datetime) -> timedelta:
@@ -37,10 +40,10 @@ class ElapsedTime:
         return min(found) if found else self._since_first_seen(stamp)
 
     def _steady(self) -> datetime:
-        return self._boot + timedelta(seconds=self._ticks())
+        return self._boot_time + timedelta(seconds=self._ticks())
 
     def _since_first_seen(self, stamp: datetime) -> timedelta:
-        if len(self._seen) >= _REMEMBERED:
+        if len(self._seen) >= _MAX_CACHED_TIMES:
             self._seen.clear()
         now = self._ticks()
         return timedelta(seconds=now - self._seen.setdefault(stamp, now))

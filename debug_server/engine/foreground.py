@@ -1,7 +1,7 @@
 """Runs commands in the foreground: at once, in the calling thread.
 
-This engine has no thread of its own. It claims commands of one session only, and takes over only the commands of dead
-processes; it leaves the rest of the queue alone.
+This engine has no thread of its own. It claims only commands of one session, and takes over only commands of dead
+processes; it does not touch the rest of the queue.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from debug_server.runner.worker import WorkerSupervisor
 from debug_server.store import MetadataStore
 from debug_server.worktrees import SessionPatch
 
-FOR_EVER = 365 * 86400.0  # neither the child nor the reader of our output has a deadline
+NO_DEADLINE = 365 * 86400.0  # seconds: the command and the reader of its output have no deadline
 
 
 class ForegroundEngine:
@@ -46,13 +46,13 @@ class ForegroundEngine:
 
     def check(self, spec: CommandSpec, directory: Path) -> None:
         """Check a request before anything is created for it."""
-        self._supervisor.check(spec, SessionWorkspace(path=directory))
+        self._supervisor.check_request(spec, SessionWorkspace(path=directory))
 
     def recover(self) -> None:
-        """Recover dead processes' commands that have ended: exit records, artifacts, workspaces; not running ones."""
+        """Recover ended commands of dead processes: exit records, artifacts, workspaces. Skips running commands."""
         for item in recover(self._store, self._supervisor.paths, self.owner, ended_only=True):
             run_or_log("recovery_failed", partial(self._follow, item), command_id=item.command.id)
-            run_or_log("settling_failed", partial(self._sessions.follow_up, item.command), command_id=item.command.id)
+            run_or_log("follow_up_failed", partial(self._sessions.follow_up, item.command), command_id=item.command.id)
         self._sessions.close_abandoned()
 
     def run(
@@ -75,7 +75,7 @@ class ForegroundEngine:
             patch=patch,
             artifacts=artifacts,
             observers=observers,
-            observer_seconds=FOR_EVER,
+            observer_seconds=NO_DEADLINE,
             terminal_size=terminal_size,
         )
 
@@ -97,14 +97,14 @@ class ForegroundEngine:
                 return self._keepers.connect(command)
         return None
 
-    def carry_on(self, session: Session, observers: Sequence[ChunkCallback]) -> Iterator[Command]:
-        """Wait for the commands that dead processes left running in the session; yield each when it has ended."""
+    def follow_adopted(self, session: Session, observers: Sequence[ChunkCallback]) -> Iterator[Command]:
+        """Follow the session's commands that outlived their process; yield each when it has ended."""
         left = [row.id for row in self._store.queue.claimed() if row.session_id == session.id]
         for item in recover(self._store, self._supervisor.paths, self.owner, session_id=session.id):
             left.remove(item.command.id)
             observed = observe_log(item.log_path, observers)
             self._follow(item)
-            observed.finish(FOR_EVER)
+            observed.finish(NO_DEADLINE)
             self._sessions.follow_up(item.command)
             yield self._store.commands.get(item.command.id)
         for row in map(self._store.commands.get, left):
@@ -112,17 +112,17 @@ class ForegroundEngine:
                 yield row
 
     def run_waiting(
-        self, session: Session, *, add: CommandSpec | None, elsewhere: Path, observers: Sequence[ChunkCallback]
+        self, session: Session, *, add: CommandSpec | None, default_directory: Path, observers: Sequence[ChunkCallback]
     ) -> Iterator[tuple[Command, DebugServerError | None]]:
         """Claim and run the session's waiting commands in order; yield each ended command, with its error if it failed.
 
-        ``add`` is queued behind them. A session without a workspace runs in ``elsewhere``.
+        ``add`` is queued after them. Commands of a session without a workspace run in ``default_directory``.
         """
         if add is None and not self._store.commands.in_session(session.id, status=CommandStatus.PENDING):
             return
-        with self._workspace(session, elsewhere) as lease:
+        with self._workspace(session, default_directory) as lease:
             if add is not None:
-                self._store.commands.add(session_id=session.id, **add.columns())
+                self._store.commands.add(session_id=session.id, **add.to_columns())
             while (command := self._store.queue.claim_next(self.owner, session_id=session.id)) is not None:
                 error = self._run_claimed(command, lease, observers)
                 yield self._store.commands.get(command.id), error
@@ -133,11 +133,11 @@ class ForegroundEngine:
         pipeline = self._supervisor.pipeline
         try:
             try:
-                job = self._sessions.job(command, lease)
+                job = self._sessions.plan_job(command, lease)
             except DebugServerError as error:
                 pipeline.refuse(command, error)
                 raise
-            pipeline.run(replace(job, observers=tuple(observers), observer_seconds=FOR_EVER))
+            pipeline.run(replace(job, observers=tuple(observers), observer_seconds=NO_DEADLINE))
         except DebugServerError as error:
             return error
         finally:
@@ -145,16 +145,16 @@ class ForegroundEngine:
         return None
 
     @contextlib.contextmanager
-    def _workspace(self, session: Session, elsewhere: Path) -> Iterator[Lease]:
+    def _workspace(self, session: Session, default_directory: Path) -> Iterator[Lease]:
         """The workspace of the commands; its lease is renewed until the block ends."""
         try:
             lease: Lease = self._sessions.prepare(session)
         except InvalidInputError:
-            yield SessionWorkspace(path=elsewhere)
+            yield SessionWorkspace(path=default_directory)
             return
         session = self._store.sessions.get(session.id)  # it may have been leased just now
         with contextlib.nullcontext() if session.worktree_id is None else self._sessions.lease(session).kept_alive():
             yield lease
 
     def _follow(self, item: Adopted) -> None:
-        self._supervisor.pipeline.follow_adopted(item.command, item.running, item.log_path)
+        self._supervisor.pipeline.wait_for_adopted(item.command, item.running, item.log_path)

@@ -25,7 +25,7 @@ _LOG = logging.getLogger(__name__)
 _EVERY_SECONDS = 20.0
 _JOIN_SECONDS = 10.0
 _CLOSE_SECONDS = 60.0  # in addition to the grace: a pre-kill hook, and processes that the kernel ends slowly
-IDLE = timedelta(hours=24)  # without a command, and not used by its owner
+IDLE = timedelta(hours=24)  # close a session that was not used for so long and has no unfinished command
 
 
 class Housekeeper:
@@ -52,7 +52,7 @@ class Housekeeper:
         self._thread: threading.Thread | None = None
 
     def start(self, recover: Callable[[], object]) -> None:
-        """Start the thread; ``recover`` takes over the commands of dead owners, and has just been called once."""
+        """Start the thread, which calls ``recover`` in each round to take over commands of dead owners."""
         self._sessions.close_abandoned()
         self._sessions.copy_missing_artifacts()
         self._thread = threading.Thread(target=self._run, args=(recover,), name="housekeeper", daemon=True)
@@ -74,9 +74,9 @@ class Housekeeper:
 
     def _round(self, recover: Callable[[], object]) -> None:
         run_or_log("housekeeping_failed", recover)  # a failure is retried in the next round
-        run_or_log("housekeeping_failed", self.run_round)
+        run_or_log("housekeeping_failed", self.check_sessions)
 
-    def run_round(self) -> list[int]:
+    def check_sessions(self) -> list[int]:
         """Check every open session; returns those that were closed."""
         found = self._sessions.open_sessions()
         return [
@@ -86,6 +86,10 @@ class Housekeeper:
         ]
 
     def _check_session(self, session: Session) -> bool:
+        """Close a session that is expired, has ended its only command, is abandoned or idle; else renew its lease.
+
+        The conditions are checked in this order; returns whether the session was closed.
+        """
         commands = self._store.commands.in_session(session.id)
         busy = [command for command in commands if not command.status.terminal]
         if self._is_expired(session):
@@ -104,12 +108,12 @@ class Housekeeper:
         return False
 
     def _is_expired(self, session: Session) -> bool:
-        ends = session.expires_at
-        return ends is not None and self._elapsed.since(session.created_at) >= ends - session.created_at
+        expires_at = session.expires_at
+        return expires_at is not None and self._elapsed.since(session.created_at) >= expires_at - session.created_at
 
     def _is_idle(self, session: Session, commands: list[Command]) -> bool:
-        signs = [session.updated_at, *(command.updated_at for command in commands)]
-        return all(self._elapsed.since(sign) >= IDLE for sign in signs)
+        last_changes = [session.updated_at, *(command.updated_at for command in commands)]
+        return all(self._elapsed.since(changed_at) >= IDLE for changed_at in last_changes)
 
     def _renew(self, session: Session) -> None:
         try:
@@ -130,7 +134,7 @@ class Housekeeper:
         left = [row.id for row in unfinished if not self._ends_by(row.id, deadline)]
         if left:
             raise ConflictError(
-                f"session {session.id} cannot be closed yet: command {left[0]} was cancelled and still runs; "
+                f"session {session.id} cannot be closed yet: command {left[0]} was cancelled but is still running; "
                 "try again later"
             )
         self._sessions.close(session, status=status)

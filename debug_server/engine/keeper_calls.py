@@ -24,7 +24,10 @@ class KeeperCalls:
         self._keepers_dir = keepers_dir
 
     def deliver(self, command_id: int, message: dict[str, Any]) -> None:
-        """Send a message to a command of another process; one that has not started reads its row when it does."""
+        """Send a message to a running command of any process.
+
+        A command that has not started needs no message: it reads its row when it starts.
+        """
         deadline = time.monotonic() + _DELIVER_SECONDS
         while time.monotonic() < deadline:
             command = self._store.commands.get(command_id)
@@ -45,7 +48,7 @@ class KeeperCalls:
             raise KeeperError(f"command {command.id}: {reply['error']}")
 
     def connect(self, command: Command) -> KeeperConnection:
-        """Connect to its keeper; the socket appears shortly after the row says ``running``."""
+        """Connect to the command's keeper; its socket appears shortly after the row says ``running``."""
         deadline = time.monotonic() + _DELIVER_SECONDS
         while True:
             try:

@@ -25,7 +25,7 @@ from debug_server.engine.schedules import Scheduler
 from debug_server.engine.sessions import Sessions
 from debug_server.engine.slot_check import check_slots
 from debug_server.errors import DebugServerError, StoreUnavailableError
-from debug_server.events import REPAIR_SECONDS, EventFeed
+from debug_server.events import POLL_SECONDS, EventFeed
 from debug_server.model import Command, CommandSpec, DueTime, NewEvent, Notice, QueuedRun, Session, SessionStatus
 from debug_server.ports import Telemetry
 from debug_server.runner.end_recorder import UnrecordedEndError
@@ -38,8 +38,8 @@ from debug_server.store import MetadataStore
 from debug_server.store.commands import STARTED
 
 _LOG = logging.getLogger(__name__)
-_LOOK_AGAIN_SECONDS = 1.0
-_NO_WAIT = 0.0  # for an unavailable store: the write is deferred, so that the command's slot is free
+_POLL_SECONDS = 1.0
+_NO_WAIT = 0.0  # do not wait for an unavailable store: defer the write, so that the command's slot is freed
 
 
 class LocalEngine:
@@ -63,10 +63,10 @@ class LocalEngine:
         self._reserved = 0  # slots for commands that are being added
         self._key_lock = threading.Lock()
         self._new_work = True  # whether there may be a command to claim
-        self._backlog = True  # whether commands waited at the last check: then any end may free a slot for one
+        self._backlog = True  # whether commands waited at the last check: then any commit may let one of them start
         self._stopping = False
         self._store_unavailable = False  # so that it is logged once
-        self._dispatcher: threading.Thread | None = None
+        self._claim_thread: threading.Thread | None = None
         self._unlisten = store.events.add_listener(self._on_commit)
         self._housekeeper = Housekeeper(
             store=store, sessions=self._sessions, supervisor=supervisor, cancel=self.cancel, wait=self.wait
@@ -82,13 +82,14 @@ class LocalEngine:
         """Recover, then start to claim; returns the adopted commands."""
         adopted = self._recover()
         self._deferred.start()
-        self._housekeeper.start(self._check)
-        self._dispatcher = threading.Thread(target=self._dispatch, name="engine", daemon=True)
-        self._dispatcher.start()
+        self._housekeeper.start(self._recover_periodically)
+        self._claim_thread = threading.Thread(target=self._claim_loop, name="engine", daemon=True)
+        self._claim_thread.start()
         self.schedules.start()
         return adopted
 
-    def _check(self) -> None:
+    def _recover_periodically(self) -> None:
+        """Record postponed ends, and recover commands of dead owners and orphaned claims."""
         self._deferred.wake()
         self._recover(self._orphaned.find(busy=self._active))
 
@@ -107,7 +108,7 @@ class LocalEngine:
         priority: int = 0,
         queue_key: str | None = None,
         key_limit: int = 1,
-        key_bound: int | None = None,
+        key_max_pending: int | None = None,
         order_key: str | None = None,
         idempotency_key: str | None = None,
         subject: str | None = None,
@@ -117,17 +118,17 @@ class LocalEngine:
     ) -> Command:
         """Add a command to the queue; QueueFullError if the queue is full.
 
-        A command that can start at once is claimed when it is added, and started without the dispatcher.
+        A command that can start at once is claimed when it is added, and started without the claim thread.
         """
         add = partial(
             self._store.commands.add,
             session_id=session_id,
-            **self._bounded(spec).columns(closes_session=closes_session, artifacts=artifacts),
+            **self._with_default_limits(spec).to_columns(closes_session=closes_session, artifacts=artifacts),
             max_pending=self._settings.max_pending,
             priority=priority,
             queue_key=queue_key,
             key_limit=key_limit,
-            key_bound=key_bound,
+            key_max_pending=key_max_pending,
             order_key=order_key,
             subject=subject,
             idempotency_key=idempotency_key,
@@ -141,28 +142,30 @@ class LocalEngine:
 
     def _begin(self, add: Callable[..., Command]) -> Command:
         """Add a command, and run it if a slot is free and it was claimed when it was added."""
-        room = self._reserve_slot()
+        has_slot = self._reserve_slot()
         try:
-            command = add(claim_owner=self.owner if room else None)
+            command = add(claim_owner=self.owner if has_slot else None)
         except BaseException:
-            self._release_slot(room)
+            if has_slot:
+                self._release_slot()
             raise
-        if room and command.owner == self.owner:
+        if has_slot and command.owner == self.owner:
             self._spawn(self._run, command, reserved=True)
-        else:
-            self._release_slot(room)
+        elif has_slot:
+            self._release_slot()
         return command
 
     def _reserve_slot(self) -> bool:
         """Reserve a slot if one is free; returns whether it was."""
         with self._lock:
-            room = self._has_room() and self._dispatcher is not None and not self._stopping
-            self._reserved += room
-        return room
+            has_slot = self._has_slot() and self._claim_thread is not None and not self._stopping
+            if has_slot:
+                self._reserved += 1
+        return has_slot
 
-    def _release_slot(self, room: bool) -> None:
+    def _release_slot(self) -> None:
         with self._lock:
-            self._reserved -= room
+            self._reserved -= 1
             self._lock.notify_all()
 
     def queue_run(self, run: QueuedRun) -> Command:
@@ -178,13 +181,14 @@ class LocalEngine:
         self, steps: Sequence[QueuedRun | NewEvent], due: DueTime | None = None
     ) -> list[Command | NewEvent] | None:
         """Queue runs and add events in one commit; see ``store.runs.add``."""
-        bounded = [
-            replace(step, spec=self._bounded(step.spec)) if isinstance(step, QueuedRun) else step for step in steps
+        limited = [
+            replace(step, spec=self._with_default_limits(step.spec)) if isinstance(step, QueuedRun) else step
+            for step in steps
         ]
-        return self._store.runs.add(bounded, max_pending=self._settings.max_pending, due=due)
+        return self._store.runs.add(limited, max_pending=self._settings.max_pending, due=due)
 
-    def _bounded(self, spec: CommandSpec) -> CommandSpec:
-        return spec.within(self._settings.limits)
+    def _with_default_limits(self, spec: CommandSpec) -> CommandSpec:
+        return spec.with_default_limits(self._settings.limits)
 
     def cancel(self, command_id: int, message: str = "cancelled on request") -> Command:
         """Cancel a command, whichever process runs it; a terminal one is returned unchanged. Does not wait."""
@@ -211,18 +215,18 @@ class LocalEngine:
 
     def drop_spare_processes(self) -> None:
         """End the idle keepers and slots: the machine has run out of processes."""
-        self._supervisor.pool.shed()
+        self._supervisor.pool.close_idle()
 
     def check(self) -> str:
         """``ok``, or why no further command can start; for the readiness probe."""
-        if self._dispatcher is not None and not self._dispatcher.is_alive() and not self._stopping:
-            return "the dispatcher has ended: restart the server"
+        if self._claim_thread is not None and not self._claim_thread.is_alive() and not self._stopping:
+            return "the thread that claims commands has ended: restart the server"
         with self._lock:
-            held = [] if self._has_room() else sorted(self._active)
+            held = [] if self._has_slot() else sorted(self._active)
         return check_slots(self._store, self._supervisor.paths.keepers_dir, held)
 
     def connect(self, command: Command) -> KeeperConnection:
-        """Connect to its keeper; the socket appears shortly after the row says ``running``."""
+        """Connect to the command's keeper; its socket appears shortly after the row says ``running``."""
         return self._keepers.connect(command)
 
     def wait(self, command_id: int, timeout: float) -> Command:
@@ -237,7 +241,7 @@ class LocalEngine:
                 return command
             if left <= 0:
                 return command
-            for event in self._feed.wait(after, min(left, _LOOK_AGAIN_SECONDS)):
+            for event in self._feed.wait(after, min(left, _POLL_SECONDS)):
                 after = event.seq
 
     def is_active(self, command_id: int) -> bool:
@@ -265,30 +269,30 @@ class LocalEngine:
         self._unlisten()
         with self._lock:
             self._lock.notify_all()
-        if self._dispatcher is not None:
-            self._dispatcher.join()
+        if self._claim_thread is not None:
+            self._claim_thread.join()
         deadline = time.monotonic() + grace
         with self._lock:
             self._lock.wait_for(lambda: not self._active, grace)
-        while self._active and time.monotonic() < deadline + _LOOK_AGAIN_SECONDS * 5:
+        while self._active and time.monotonic() < deadline + _POLL_SECONDS * 5:
             self._supervisor.pipeline.detach_all()
             with self._lock:
                 self._lock.wait_for(lambda: not self._active, 0.05)
         self._supervisor.pipeline.detach_all()
 
-    # -- the dispatcher -------------------------------------------------------------------------------------------
+    # -- the claim thread -----------------------------------------------------------------------------------------
 
     def _on_commit(self, notice: Notice) -> None:
-        """Wake the dispatcher if a command waits, or if a waiting command may be able to start."""
+        """Wake the claim thread if a command waits, or if a waiting command may now be able to start."""
         if notice.waits or (self._backlog and notice.kind != STARTED):
             with self._lock:
                 self._new_work = self._backlog = True
                 self._lock.notify_all()
 
-    def _dispatch(self) -> None:
+    def _claim_loop(self) -> None:
         while not self._stopping:
             with self._lock:
-                self._lock.wait_for(lambda: self._stopping or self._has_room() or self._threads.waiting)
+                self._lock.wait_for(lambda: self._stopping or self._has_slot() or self._threads.waiting)
                 self._new_work = False  # before the claim, so that a commit during the claim is not missed
             if self._threads.waiting:
                 self._threads.retry()
@@ -297,34 +301,40 @@ class LocalEngine:
             if command is not None:
                 self._spawn(self._run, command)
             else:
-                self._pause()
+                self._wait_for_work()
 
-    def _has_room(self) -> bool:
+    def _has_slot(self) -> bool:
         return len(self._active) + self._reserved < self._settings.max_concurrency
 
-    def _pause(self) -> None:
-        """Wait for a commit of this process, or until it is time to look for commits of others."""
+    def _wait_for_work(self) -> None:
+        """Wait for a commit of this process, or until commits of other processes must be polled.
+
+        ``_new_work``: a commit since the last claim. ``_backlog``: commands waited at the last check, so any commit may
+        let one of them start. While commands wait, a claim is tried after each timeout, because another process may
+        have ended a command of the same key.
+        """
         while not self._stopping:
             depth = self._depth()
             with self._lock:
                 if not self._new_work:
                     self._backlog = depth > 0
-                if self._lock.wait_for(self._is_wanted, REPAIR_SECONDS) or depth:
-                    return
+                woken = self._lock.wait_for(self._should_wake, POLL_SECONDS)
+            if woken or depth > 0:
+                return
 
-    def _is_wanted(self) -> bool:
+    def _should_wake(self) -> bool:
         return self._stopping or self._new_work or self._threads.waiting
 
     def _depth(self) -> int:
         try:
             depth = self._store.queue.depth()
-        except DebugServerError as error:  # the dispatcher must survive an unavailable store
+        except DebugServerError as error:  # the claim thread must survive an unavailable store
             if not self._store_unavailable:
-                _LOG.warning("dispatch_failed", extra={"error": str(error)})
+                _LOG.warning("queue_depth_failed", extra={"error": str(error)})
             self._store_unavailable = True
             return 0
         self._store_unavailable = False
-        self._gauge("debug_server_queue_depth", depth)
+        self._set_gauge("debug_server_queue_depth", depth)
         return depth
 
     def _claim(self) -> Command | None:
@@ -332,20 +342,21 @@ class LocalEngine:
             return self._store.queue.claim_next(self._supervisor.owner)
         except DebugServerError as error:
             _LOG.warning("claim_failed", extra={"error": str(error)})
-            time.sleep(_LOOK_AGAIN_SECONDS)
+            time.sleep(_POLL_SECONDS)
             return None
 
     def _spawn(self, work: Callable[[Any], None], item: Command | Adopted, *, reserved: bool = False) -> None:
-        number = item.command.id if isinstance(item, Adopted) else item.id
+        command_id = item.command.id if isinstance(item, Adopted) else item.id
         with self._lock:
-            self._active.add(number)
-            self._reserved -= reserved
-            self._gauge("debug_server_keepers_live", len(self._active))
-        self._threads.start(partial(self._work, work, item, number))
+            self._active.add(command_id)
+            if reserved:
+                self._reserved -= 1
+            self._set_gauge("debug_server_keepers_live", len(self._active))
+        self._threads.start(partial(self._work, work, item, command_id))
         with self._lock:
-            self._lock.notify_all()  # if no thread could be created, the dispatcher retries
+            self._lock.notify_all()  # if no thread could be created, the claim thread retries
 
-    def _work(self, work: Callable[[Any], None], item: Command | Adopted, number: int) -> None:
+    def _work(self, work: Callable[[Any], None], item: Command | Adopted, command_id: int) -> None:
         try:
             work(item)
         except DetachedError:
@@ -353,11 +364,11 @@ class LocalEngine:
         except UnrecordedEndError:
             self._deferred.wake()
         except DebugServerError as error:  # already recorded in the row; this line is for operators
-            _LOG.info("command_failed", extra={"command_id": number, "code": error.code, "error": str(error)})
+            _LOG.info("command_failed", extra={"command_id": command_id, "code": error.code, "error": str(error)})
         finally:
             with self._lock:
-                self._active.discard(number)
-                self._gauge("debug_server_keepers_live", len(self._active))
+                self._active.discard(command_id)
+                self._set_gauge("debug_server_keepers_live", len(self._active))
                 self._lock.notify_all()
 
     def _run(self, command: Command) -> None:
@@ -365,7 +376,7 @@ class LocalEngine:
         if self._telemetry is not None:
             self._telemetry.observe("debug_server_queue_wait_seconds", waited)
         try:
-            job = self._sessions.job(command)
+            job = self._sessions.plan_job(command)
         except StoreUnavailableError:
             self._deferred.requeue(command)
             raise
@@ -379,7 +390,7 @@ class LocalEngine:
             self._follow_up(command)
 
     def _follow(self, item: Adopted) -> None:
-        follow = self._supervisor.pipeline.follow_adopted
+        follow = self._supervisor.pipeline.wait_for_adopted
         follow(item.command, item.running, item.log_path, store_seconds=_NO_WAIT)
         self._follow_up(item.command)
 
@@ -390,12 +401,12 @@ class LocalEngine:
             self._deferred.follow_up_later(command)
 
     def _follow_up_recorded(self, command: Command) -> None:
-        """The same for a command whose end was recorded late; it may never have started."""
+        """Follow up a command whose end was recorded late; it may never have started."""
         if self._store.commands.get(command.id).started_at is None:
             self._sessions.follow_up_unstarted(command)
         else:
             self._sessions.follow_up(command)
 
-    def _gauge(self, name: str, value: float) -> None:
+    def _set_gauge(self, name: str, value: float) -> None:
         if self._telemetry is not None:
             self._telemetry.gauge(name, value)

@@ -76,7 +76,7 @@ class Maintenance:
     def recover_leases(self) -> None:
         """Recover every workspace whose lease has expired or whose process is dead, if no process runs in it."""
         for repository in self._repositories():
-            run_or_log("upkeep_failed", partial(self._recover, repository), step="lease_recovery")
+            run_or_log("maintenance_failed", partial(self._recover, repository), step="lease_recovery")
 
     def _recover(self, repository: Repository) -> None:
         self._sessions.pool(repository).recover()
@@ -85,10 +85,10 @@ class Maintenance:
         """Collect workspaces, trees and environments, maintain mirrors, and retry failed removals."""
         for repository in self._repositories():
             if not self._done.is_set():
-                run_or_log("upkeep_failed", partial(self._maintain, repository), step="workspace_upkeep")
-        run_or_log("upkeep_failed", self._sessions.retry_removals, step="scratch_removal")
+                run_or_log("maintenance_failed", partial(self._maintain, repository), step="workspace_maintenance")
+        run_or_log("maintenance_failed", self._sessions.retry_removals, step="scratch_removal")
         if self._environments is not None and not self._done.is_set():
-            run_or_log("upkeep_failed", self._maintain_environments, step="environment_upkeep")
+            run_or_log("maintenance_failed", self._maintain_environments, step="environment_maintenance")
 
     def _maintain(self, repository: Repository) -> None:
         settings, pool = self._sessions.settings, self._sessions.pool(repository)
@@ -116,7 +116,7 @@ class Maintenance:
                 _LOG.warning("environment_damaged", extra={"environment": item.key, "files": len(wrong)})
 
     def _repositories(self) -> list[Repository]:
-        return run_or_log("upkeep_failed", self._leased, step="repositories") or []
+        return run_or_log("maintenance_failed", self._leased, step="repositories") or []
 
     def _leased(self) -> list[Repository]:
         return [row for row in self._store.repositories.page() if self._store.worktrees.page(row.id)]

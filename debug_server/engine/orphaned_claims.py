@@ -1,4 +1,4 @@
-"""Finds claims of this process that it does not know of: the connection broke before the store's answer arrived."""
+"""Finds claims that the store has for this process but the process does not know: the store's reply was lost."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class OrphanedClaims:
         self._suspects: set[int] = set()
 
     def find(self, *, busy: Set[int]) -> set[int]:
-        """The commands without a thread in two rounds; in one round, a new claim may not be in ``busy`` yet."""
+        """Claimed commands that were not in ``busy`` in two rounds: after one, a new claim may not be in it yet."""
         owner, pipeline = self._supervisor.owner, self._supervisor.pipeline
         claimed = {row.id for row in self._store.queue.claimed() if row.owner == owner and not row.plan.inline}
         before = self._suspects

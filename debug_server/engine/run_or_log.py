@@ -14,15 +14,15 @@ _Result = TypeVar("_Result")
 
 
 def run_or_log(
-    event: str, step: Callable[[], _Result], /, *, passing: type[DebugServerError] | tuple[()] = (), **fields: object
+    event: str, step: Callable[[], _Result], /, *, reraise: type[DebugServerError] | tuple[()] = (), **fields: object
 ) -> _Result | None:
     """Return the result of ``step``; if it fails, log ``event`` with ``fields`` and return None.
 
-    ``passing`` errors are raised.
+    Errors of the classes in ``reraise`` are raised.
     """
     try:
         return step()
-    except passing:
+    except reraise:
         raise
     except _EXPECTED as error:
         _LOG.warning(event, extra={**fields, "error": str(error)})

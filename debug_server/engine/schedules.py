@@ -1,4 +1,4 @@
-"""Schedules: a thread that acts when one is due, in one process only, and once for all missed times.
+"""Schedules: a thread performs an action when its schedule is due, in one process only; missed times count once.
 
     declare (rule, next time in the store) -> due -> act, which claims the due time in the commit of its action
 
@@ -20,11 +20,11 @@ from debug_server.model import DueTime
 from debug_server.store import MetadataStore
 
 _LOG = logging.getLogger(__name__)
-_LOOK_SECONDS = 5.0  # the longest sleep: the clock may be set, and other processes may declare schedules
+_MAX_SLEEP_SECONDS = 5.0  # the longest sleep: the clock may be set, and other processes may declare schedules
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Planned:
+class ScheduledAction:
     """A rule and its action; ``act`` passes the due time to ``queue_atomically``, which claims it."""
 
     rule: Rule
@@ -42,13 +42,13 @@ class Scheduler:
     def __init__(self, store: MetadataStore, now: Callable[[], datetime] | None = None) -> None:
         self._store = store
         self._now = now or (lambda: datetime.now(UTC))
-        self._planned: Mapping[str, Planned] = {}
+        self._actions: Mapping[str, ScheduledAction] = {}
         self._lock = threading.Lock()
         self._wake = threading.Event()
         self._stopping = False
         self._thread: threading.Thread | None = None
 
-    def declare(self, group: str, planned: Mapping[str, Planned]) -> None:
+    def declare(self, group: str, planned: Mapping[str, ScheduledAction]) -> None:
         """Replace the schedules whose names begin with ``group``."""
         for name in planned:
             if not name.startswith(group):
@@ -60,8 +60,8 @@ class Scheduler:
             for row in self._store.schedules.all():
                 if row.name.startswith(group) and row.name not in planned:
                     self._store.schedules.drop(row.name)
-            kept = {name: item for name, item in self._planned.items() if not name.startswith(group)}
-            self._planned = {**kept, **planned}
+            kept = {name: item for name, item in self._actions.items() if not name.startswith(group)}
+            self._actions = {**kept, **planned}
         self._wake.set()
 
     def start(self) -> None:
@@ -75,7 +75,7 @@ class Scheduler:
         self._stopping = True
         self._wake.set()
         if self._thread is not None:
-            self._thread.join(_LOOK_SECONDS)
+            self._thread.join(_MAX_SLEEP_SECONDS)
 
     def _run(self) -> None:
         while not self._stopping:
@@ -83,37 +83,37 @@ class Scheduler:
             try:
                 now = self._now()
                 self.run_due(now)
-                patience = self._patience(now)
+                pause = self._seconds_until_next(now)
             except DebugServerError as error:  # the store is unavailable
                 _LOG.warning("schedules_failed", extra={"error": str(error)})
-                patience = _LOOK_SECONDS
-            self._wake.wait(patience)
+                pause = _MAX_SLEEP_SECONDS
+            self._wake.wait(pause)
 
-    def _patience(self, acted: datetime) -> float:
+    def _seconds_until_next(self, acted: datetime) -> float:
         """Seconds until the next due time; an action that failed at ``acted`` is retried in the next round."""
         with self._lock:
-            planned = self._planned
+            planned = self._actions
         if not planned:
-            return _LOOK_SECONDS
+            return _MAX_SLEEP_SECONDS
         due = [row.next_at for row in self._store.schedules.all() if row.name in planned and row.next_at > acted]
         left = [(moment - self._now()).total_seconds() for moment in due]
-        return max(0.01, min([_LOOK_SECONDS, *left]))
+        return max(0.01, min([_MAX_SLEEP_SECONDS, *left]))
 
     def run_due(self, now: datetime) -> list[str]:
         """Act on what is due at ``now``; returns the names."""
         with self._lock:
-            planned = dict(self._planned)
+            planned = dict(self._actions)
         if not planned:
             return []
         found = [row for row in self._store.schedules.all() if row.name in planned and row.next_at <= now]
         for row in found:
             rule = planned[row.name].rule
-            moment = rule.latest(row.next_at, now)  # of several missed times only the last one counts
+            moment = rule.latest(row.next_at, now)  # if several times were missed, only the last one counts
             due = DueTime(schedule=row.name, moment=moment, since=row.next_at, next_at=rule.after(now))
             self._act(planned[row.name], due)
         return [row.name for row in found]
 
-    def _act(self, item: Planned, due: DueTime) -> None:
+    def _act(self, item: ScheduledAction, due: DueTime) -> None:
         fields = {"schedule": due.schedule, "due": due.moment.isoformat()}
         try:
             item.act(due)

@@ -21,8 +21,8 @@ from debug_server.worktrees.branches import BranchWorktree, Removal
 from debug_server.worktrees.repository_trust import OWN_USER_ONLY, Trust
 
 _LOG = logging.getLogger(__name__)
-_AFTER_SECONDS = 30.0
-_REMOVED_LATER = Cleanup(succeeded=True, message="removed later")
+_CLEANUP_PROGRAM_SECONDS = 30.0
+_REMOVED_LATER = Cleanup(succeeded=True, message="removed by a later retry")
 
 
 class SessionDirectories:
@@ -52,10 +52,10 @@ class SessionDirectories:
         tree = session.plan.branch_tree
         return Path(tree.path) if tree is not None else None
 
-    def remove(self, session: Session) -> Cleanup | None:
-        """Remove the directory; returns the outcome if it is to be reported."""
-        if (argv := session.plan.after) and (output := run_cleanup_program(argv, seconds=_AFTER_SECONDS)):
-            _LOG.info("after_program", extra={"session_id": session.id, "said": output})
+    def run_cleanup_and_remove(self, session: Session) -> Cleanup | None:
+        """Run the session's ``after`` program, then remove its directory; returns an outcome to report, if any."""
+        if (argv := session.plan.after) and (output := run_cleanup_program(argv, seconds=_CLEANUP_PROGRAM_SECONDS)):
+            _LOG.info("cleanup_program_output", extra={"session_id": session.id, "output": output})
         if session.plan.scratch:
             return self._remove_scratch(session)
         tree = session.plan.branch_tree
@@ -67,12 +67,12 @@ class SessionDirectories:
         return Cleanup(succeeded=done.removed, message=done.message)
 
     def _remove_scratch(self, session: Session) -> Cleanup | None:
-        """What cannot be removed stays: no other session uses the folder."""
-        place = self._scratch(session)
-        if not (left := remove_tree(place)):
+        """Remove the scratch folder; if that fails, what remains is kept: no other session uses the folder."""
+        folder = self._scratch(session)
+        if not (left := remove_tree(folder)):
             return None
         _LOG.warning("removal_incomplete", extra={"session_id": session.id, "left": [str(item) for item in left]})
-        return Cleanup(succeeded=False, message=f"{place} could not be removed: {'; '.join(map(str, left))}")
+        return Cleanup(succeeded=False, message=f"{folder} could not be removed: {'; '.join(map(str, left))}")
 
     def retry_removals(self) -> None:
         """Remove leftover scratch folders of closed sessions, and update the sessions' rows.

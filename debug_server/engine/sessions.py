@@ -20,8 +20,8 @@ from pathlib import Path
 from typing import Any, Self
 
 from debug_server.config import WorkspacesConfig
+from debug_server.disk import ownership
 from debug_server.engine.artifacts import ArtifactCopier
-from debug_server.engine.process_leases import ProcessLeases
 from debug_server.engine.run_or_log import run_or_log
 from debug_server.engine.session_directories import SessionDirectories
 from debug_server.engine.workspace import SessionWorkspace, session_workspace
@@ -37,7 +37,6 @@ from debug_server.model import (
     SessionStatus,
 )
 from debug_server.ports import Lease
-from debug_server.runner import ownership
 from debug_server.runner.environments.request import EnvironmentRequest
 from debug_server.runner.planning import Job
 from debug_server.runner.settings import RunnerPaths, RunnerSettings
@@ -45,6 +44,7 @@ from debug_server.store import MetadataStore
 from debug_server.worktrees import SessionPatch, WorktreeLease, WorktreePool, build_pool_from_repository
 from debug_server.worktrees.mirror import check_remote_url
 from debug_server.worktrees.patches import apply_patch, load_patch
+from debug_server.worktrees.process_leases import ProcessLeases
 from debug_server.worktrees.repository_trust import Trust
 
 _LOG = logging.getLogger(__name__)
@@ -68,13 +68,13 @@ class Sessions:
         settings: WorkspacesConfig | None = None,
         process: Callable[[], str] | None = None,
     ) -> None:
-        """``process`` is the name of this process as an owner; without it, leases end only by their expiry."""
+        """``process`` returns the owner name of this process; without it, leases end only when they expire."""
         self._store = store
         self._paths = paths
         self.settings = settings or WorkspacesConfig()
         self._lock = threading.Lock()
         self._pools: dict[int, WorktreePool] = {}
-        self._holders = (
+        self._process_leases = (
             None
             if process is None
             else ProcessLeases(owners_dir=paths.owners_dir, process=process, open_sessions=self.open_sessions)
@@ -90,7 +90,7 @@ class Sessions:
 
     @property
     def views_dir(self) -> Path:
-        """Where git gets its views of repositories on this machine that have no mirror yet."""
+        """The folder of views (see the glossary) of local repositories that have no mirror yet."""
         return self._paths.artifacts_root / "repos" / ".views"
 
     @classmethod
@@ -140,7 +140,7 @@ class Sessions:
                     bare_path=root / "repos" / f"{repository.name}.bare",
                     worktree_root=root / "worktrees" / repository.name,
                     defaults=self.settings,
-                    holders=self._holders,
+                    holders=self._process_leases,
                 )
                 self._pools[repository.id] = found
             return found
@@ -204,7 +204,7 @@ class Sessions:
         )
 
     def prepare(self, session: Session) -> WorktreeLease | SessionWorkspace:
-        """The workspace of a session's commands; a directory of the session's own is created."""
+        """The workspace of a session's commands; creates the session's own directory, if its plan has one."""
         self._directories.prepare(session)
         return self.workspace(session)
 
@@ -215,10 +215,10 @@ class Sessions:
         if session.worktree_id is not None:
             return self.lease(session)
         if session.plan.commit is not None and session.is_open:
-            return self._lease_late(session, session.plan.commit)
+            return self._lease_on_first_command(session, session.plan.commit)
         return session_workspace(self._store.worktrees, session)
 
-    def _lease_late(self, session: Session, commit: str) -> WorktreeLease:
+    def _lease_on_first_command(self, session: Session, commit: str) -> WorktreeLease:
         """Lease the workspace of a session that was opened without one; called when its first command starts."""
         repository = self._store.repositories.get(session.repository_id or 0)
         lease = self.pool(repository).acquire_worktree(
@@ -247,8 +247,8 @@ class Sessions:
             extras=wanted.extras,
         )
 
-    def job(self, command: Command, lease: Lease | None = None) -> Job:
-        """The plan of a claimed command, from its row and its session; ``lease`` replaces the session's workspace."""
+    def plan_job(self, command: Command, lease: Lease | None = None) -> Job:
+        """The job of a claimed command, from its row and its session; ``lease`` replaces the session's workspace."""
         session = self._store.sessions.get(command.session_id)
         spec = CommandSpec.from_command(command, *self._store.commands.inputs(command.id))
         lease = lease or self.prepare(session)
@@ -259,7 +259,7 @@ class Sessions:
 
         A command that has not ended is skipped: another owner runs it, or its end is not recorded yet.
         """
-        if not command.plan.has_follow_up or not (row := self._store.commands.get(command.id)).status.terminal:
+        if not command.plan.may_have_follow_up or not (row := self._store.commands.get(command.id)).status.terminal:
             return
         session = self._store.sessions.get(command.session_id)
         if session.is_open:
@@ -273,12 +273,12 @@ class Sessions:
             run_or_log(
                 "artifacts_lost",
                 lambda: self.artifacts.copy_requested(session, command, self.workspace(session).path),
-                passing=StoreUnavailableError,
+                reraise=StoreUnavailableError,
                 command_id=command.id,
             )
 
     def follow_up_unstarted(self, command: Command) -> None:
-        """The same for a command that never ran and so has no artifacts."""
+        """Close the session of a command that never ran, if its plan says so; such a command has no artifacts."""
         if command.plan.closes_session:
             session = self._store.sessions.get(command.session_id)
             self.close(session, status=SESSION_END[self._store.commands.get(command.id).status])
@@ -304,7 +304,7 @@ class Sessions:
         return [
             row.id
             for row in found
-            if run_or_log("settling_failed", partial(self.close_if_abandoned, row), session_id=row.id)
+            if run_or_log("close_abandoned_failed", partial(self.close_if_abandoned, row), session_id=row.id)
         ]
 
     def close_if_abandoned(self, session: Session) -> bool:
@@ -321,10 +321,10 @@ class Sessions:
     def copy_missing_artifacts(self) -> None:
         """Copy the artifacts of commands that ended just before their server died, in open sessions."""
         for session in self.open_sessions():
-            run_or_log("catching_up_failed", partial(self._copy_missing_artifacts, session), session_id=session.id)
+            run_or_log("artifact_copy_failed", partial(self._copy_missing_artifacts, session), session_id=session.id)
 
     def _copy_missing_artifacts(self, session: Session) -> None:
-        """Only of the last command: a later command may have changed the files of an earlier one."""
+        """Copy the artifacts of the last command only: it may have changed the files of earlier commands."""
         commands = self._store.commands.in_session(session.id)
         if commands and commands[-1].status.terminal and commands[-1].started_at is not None:
             self._copy_artifacts(session, commands[-1])
@@ -391,7 +391,7 @@ class Sessions:
                 self._closing.pop(session.id, None)
 
     def _close(self, session: Session, status: SessionStatus) -> Session:
-        """A lost lease, or a session that another process has closed meanwhile, is not an error."""
+        """Close the session; a lost lease, or a session that another process has closed, is not an error."""
         cleanup = None
         if session.worktree_id is not None:
             try:
@@ -400,7 +400,7 @@ class Sessions:
                 cleanup = None if lease.left is None else Cleanup(succeeded=False, message=lease.left)
             except LeaseLostError as error:
                 _LOG.info("lease_lost", extra={"session_id": session.id, "error": str(error)})
-        cleanup = self._directories.remove(session) or cleanup
+        cleanup = self._directories.run_cleanup_and_remove(session) or cleanup
         try:
             return self._store.sessions.set_status(session.id, status, cleanup=cleanup)
         except ConflictError:

@@ -19,7 +19,7 @@ class WorktreeRows(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionWorkspace:
-    """A session's directory, as a lease for one command."""
+    """A directory without a lease that takes the place of a lease for one command."""
 
     path: Path
     needs_dependency_sync: bool = False

@@ -11,11 +11,13 @@ from starlette.requests import HTTPConnection
 from debug_server.config.gateway import GatewayConfig
 from debug_server.errors import AccessError, ConfigurationError, ForbiddenError
 from debug_server.gateway.api_errors import ApiError
-from debug_server.service.own_user import without_token
+from debug_server.service import LOCAL, Caller, audit
+from debug_server.service.own_user import missing_token_message
 from debug_server.service.request_origin import is_loopback
 
 _KNOWN_KEYS = frozenset({"codex-local-secret", "changeme", "change-me", "secret", "test", "dev", "local"})
 _SHORTEST_KEY = 16
+_KEY_HOLDER = Caller(token_id=None, name="key", scopes=frozenset())
 
 TokenCheck = Callable[[str], Awaitable[str]]
 """The name of a token's holder; AccessError for an unknown token, ForbiddenError if its scopes are missing."""
@@ -36,11 +38,15 @@ class Access:
         """The caller's name, for rate limits; ApiError if it is not authenticated."""
         secret = bearer_token(connection)
         if self._key is None and (reason := await self._check_own_user(connection.scope)) is None:
-            return "local"
+            audit.note_caller(LOCAL)
+            return LOCAL.name
         if secret is None:
-            raise ApiError("invalid_api_key", self._advice() if self._key is not None else without_token(str(reason)))
+            raise ApiError(
+                "invalid_api_key", self._advice() if self._key is not None else missing_token_message(str(reason))
+            )
         if self._key is not None and same_secret(secret, self._key):
-            return "key"
+            audit.note_caller(_KEY_HOLDER)
+            return _KEY_HOLDER.name
         try:
             return await self._check_token(secret)
         except ForbiddenError as error:

@@ -24,7 +24,7 @@ class AdmittedRequest:
         self._scope = scope
         waiting.add(scope)
 
-    def started(self) -> None:
+    def leave_queue(self) -> None:
         """A worker has the request: from now on only the worker's own drain ends it."""
         self._waiting.discard(self._scope)
 
@@ -85,7 +85,7 @@ class Admission:
                 try:
                     yield admitted
                 finally:
-                    admitted.started()
+                    admitted.leave_queue()
         except TimeoutError:
             if not scope.expired():
                 raise

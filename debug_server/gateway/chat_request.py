@@ -54,22 +54,22 @@ def check_choice(choice: Any, offered: list[str]) -> None:
     if choice == "required" and not offered:
         raise ValueError("needs tools to choose from")
     if isinstance(choice, dict) and (name := chosen_function(choice)) not in offered:
-        known = ", ".join(offered) or "none is"
+        known = ", ".join(offered) or "there are none"
         raise ValueError(f"must name one of the functions in tools ({known}), not {name!r}")
 
 
-class _Known(BaseModel):
+class _RequestModel(BaseModel):
     model_config = ConfigDict(extra="ignore", strict=True, frozen=True)
 
 
-class FunctionCall(_Known):
+class FunctionCall(_RequestModel):
     """A function call of the model."""
 
     name: str
     arguments: str = ""
 
 
-class ToolCallMessage(_Known):
+class ToolCallMessage(_RequestModel):
     """One entry of an assistant's ``tool_calls``."""
 
     id: str
@@ -77,13 +77,13 @@ class ToolCallMessage(_Known):
     function: FunctionCall
 
 
-class ImageUrl(_Known):
+class ImageUrl(_RequestModel):
     """The address of an image."""
 
     url: str
 
 
-class ContentPart(_Known):
+class ContentPart(_RequestModel):
     """A piece of a message."""
 
     type: Literal["text", "image_url", "input_text", "output_text", "refusal"]
@@ -97,7 +97,7 @@ class ContentPart(_Known):
         return self.text or self.refusal or ""
 
 
-class ChatMessage(_Known):
+class ChatMessage(_RequestModel):
     """One message of the conversation."""
 
     role: Literal["system", "developer", "user", "assistant", "tool", "function"]
@@ -108,7 +108,7 @@ class ChatMessage(_Known):
     function_call: FunctionCall | None = None
 
     @model_validator(mode="after")
-    def _whole(self) -> ChatMessage:
+    def _check_complete(self) -> ChatMessage:
         if self.role == "tool" and not self.tool_call_id:
             raise ValueError("a message with the role tool needs its tool_call_id")
         if self.role == "function" and not self.name:
@@ -140,7 +140,7 @@ class ChatMessage(_Known):
         return [item if isinstance(item, str) else item.url for item in found]
 
 
-class FunctionSpec(_Known):
+class FunctionSpec(_RequestModel):
     """A function that the client offers."""
 
     name: str = Field(min_length=1, max_length=64, pattern=r"^[A-Za-z0-9_-]+$")
@@ -148,46 +148,46 @@ class FunctionSpec(_Known):
     parameters: dict[str, Any] | None = None
 
 
-class ToolSpec(_Known):
+class ToolSpec(_RequestModel):
     """One of ``tools``."""
 
     type: Literal["function"]
     function: FunctionSpec
 
 
-class StreamOptions(_Known):
+class StreamOptions(_RequestModel):
     """``stream_options``."""
 
     include_usage: Annotated[bool, _unless_null(False)] = False
 
 
-class JsonSchema(_Known):
+class JsonSchema(_RequestModel):
     """The schema of an answer."""
 
     name: Annotated[str, _unless_null("answer")] = "answer"
     schema_: dict[str, Any] | None = Field(default=None, alias="schema")
 
 
-class ResponseFormat(_Known):
+class ResponseFormat(_RequestModel):
     """``response_format``."""
 
     type: Literal["text", "json_object", "json_schema"]
     json_schema: JsonSchema | None = None
 
     @model_validator(mode="after")
-    def _whole(self) -> ResponseFormat:
+    def _check_complete(self) -> ResponseFormat:
         if self.type == "json_schema" and (self.json_schema is None or self.json_schema.schema_ is None):
             raise ValueError("json_schema needs a schema")
         return self
 
 
-class Reasoning(_Known):
+class Reasoning(_RequestModel):
     """``reasoning``."""
 
     effort: Effort | None = None
 
 
-class ChatRequest(_Known):
+class ChatRequest(_RequestModel):
     """The body."""
 
     model: str = Field(min_length=1)

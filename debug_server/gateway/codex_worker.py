@@ -82,10 +82,10 @@ def worker_argv(config: CodexConfig) -> list[str]:
     return [config.bin, "app-server", *given]
 
 
-def prepare_folders(config: CodexConfig, owners: Collection[int] | None = None) -> tuple[Path, Path]:
+def prepare_folders(config: CodexConfig, trusted_uids: Collection[int] | None = None) -> tuple[Path, Path]:
     """Create the worker's home and its working directory and return them; ConfigurationError if that fails.
 
-    The home has settings that name programs, and a login: other users than the owners must not be able to write there.
+    The home has settings that name programs, and a login: only trusted users may be able to write there.
     """
     home = config.home.absolute()
     workdir = (config.workdir or home / "workspace").absolute()
@@ -94,7 +94,7 @@ def prepare_folders(config: CodexConfig, owners: Collection[int] | None = None) 
             path.mkdir(mode=0o700, parents=True, exist_ok=True)
         except OSError as error:
             raise ConfigurationError(f"cannot create the folder {path} ({error.strerror}): set CODEX_HOME") from error
-    check_trusted(home, owners)
+    check_trusted(home, trusted_uids)
     return home, workdir
 
 

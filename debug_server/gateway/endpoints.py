@@ -133,7 +133,7 @@ class Endpoints:
             if stream:
                 await exchange.stream(answer.stream(events), answer.failure)
             else:
-                await exchange.json(await exchange.unless_gone(answer.whole(events)))
+                await exchange.json(await exchange.cancel_if_client_leaves(answer.whole(events)))
         finally:
             record = exchange.record
             record.usage = answer.usage
@@ -163,12 +163,12 @@ class Endpoints:
                 names += [name for name in await self._turns.models() if name not in names]
         return names
 
-    async def used(self, exchange: Exchange) -> None:
+    async def usage_totals(self, exchange: Exchange) -> None:
         """``GET /v1/usage``."""
         await self._check_usage(exchange)
         await exchange.json(self._usage.summary(exchange.request.query_params))
 
-    async def used_raw(self, exchange: Exchange) -> None:
+    async def usage_entries(self, exchange: Exchange) -> None:
         """``GET /v1/usage/raw``."""
         await self._check_usage(exchange)
         await exchange.json(self._usage.raw(exchange.request.query_params))

@@ -48,7 +48,7 @@ class Exchange:
     async def body(self, *, seconds: float) -> dict[str, Any]:
         """The JSON object in the body; ApiError if it is not one, too large, or too slow.
 
-        All of it must arrive within ``seconds``, plus the time that a slow line needs for its size.
+        All of it must arrive within ``seconds``, plus one second for each 64 KiB.
         """
         declared = self.request.headers.get("content-length", "")
         data = bytearray()
@@ -91,7 +91,7 @@ class Exchange:
                     if left < 0:
                         return
 
-    async def unless_gone(self, work: Awaitable[T]) -> T:
+    async def cancel_if_client_leaves(self, work: Awaitable[T]) -> T:
         """The result of ``work``; if the client leaves, cancel it and end the exchange as request_aborted."""
         working = asyncio.ensure_future(work)
         watching = asyncio.ensure_future(self._client_left())
@@ -113,7 +113,7 @@ class Exchange:
         self, pieces: AsyncGenerator[bytes, None], failure: Callable[[ApiError], bytes], kind: str = "text/event-stream"
     ) -> None:
         """Send pieces as they come; an error before the first piece is a plain answer, later the last event."""
-        await self.unless_gone(self._stream(pieces, failure, kind))
+        await self.cancel_if_client_leaves(self._stream(pieces, failure, kind))
 
     async def _stream(
         self, pieces: AsyncGenerator[bytes, None], failure: Callable[[ApiError], bytes], kind: str

@@ -50,7 +50,7 @@ class GatewayPart:
         telemetry: Telemetry,
         render_metrics: Callable[[], str],
         environ: Mapping[str, str],
-        owners: Collection[int] | None = None,
+        trusted_uids: Collection[int] | None = None,
     ) -> None:
         """Declare the codex worker, unless a worker of that name is declared; call it before the workers start."""
         self._config = config
@@ -59,7 +59,7 @@ class GatewayPart:
         self._telemetry = telemetry
         self._render_metrics = render_metrics
         self._environ = environ
-        home, workdir = prepare_folders(config.codex, owners)
+        home, workdir = prepare_folders(config.codex, trusted_uids)
         self._home = home
         self._base = base_turn(config, workdir)
         self._created_at = datetime.now(UTC)
@@ -78,7 +78,7 @@ class GatewayPart:
 
     def routes(self) -> Sequence[BaseRoute]:
         """``/v1`` and ``/metrics``."""
-        check_own_user = self._service.own_user.http_refusal
+        check_own_user = self._service.own_user.why_not_own_http_user
         endpoints = Endpoints(
             self._config,
             access=Access(self._config, self._check_token, check_own_user),
@@ -136,7 +136,7 @@ class GatewayPart:
         variables = worker_variables(self._home)
         self._program = await asyncio.to_thread(check_codex, self._config.codex.bin, self._environ, variables)
         if not self._program.get("ok"):
-            _LOG.warning("worker_program_unfit", extra={"component": "worker", **self._program})
+            _LOG.warning("worker_program_unusable", extra={"component": "worker", **self._program})
 
     def drain(self) -> None:
         """Refuse requests that have no worker yet; the worker refuses new turns and ends those that it has."""

@@ -11,11 +11,11 @@ from debug_server.gateway.chat_request import Effort, check_choice, unsupported
 _NOT_STORED = "answers are not stored: send the conversation in input"
 
 
-class _Known(BaseModel):
+class _RequestModel(BaseModel):
     model_config = ConfigDict(extra="ignore", strict=True, frozen=True)
 
 
-class InputPart(_Known):
+class InputPart(_RequestModel):
     """A piece of a message."""
 
     type: Literal["input_text", "output_text", "text", "input_image", "refusal"]
@@ -24,7 +24,7 @@ class InputPart(_Known):
     image_url: str | None = None
 
 
-class InputItem(_Known):
+class InputItem(_RequestModel):
     """One item of ``input``: a message, a function call or its output."""
 
     type: Literal["message", "function_call", "function_call_output", "reasoning"] = "message"
@@ -36,7 +36,7 @@ class InputItem(_Known):
     output: str | list[InputPart] | None = None
 
     @model_validator(mode="after")
-    def _whole(self) -> InputItem:
+    def _check_complete(self) -> InputItem:
         wanted: dict[str, dict[str, object]] = {
             "message": {"role": self.role, "content": self.content},
             "function_call": {"call_id": self.call_id, "name": self.name, "arguments": self.arguments},
@@ -58,7 +58,7 @@ class InputItem(_Known):
         return any(part.text or part.refusal or part.image_url for part in self.content)
 
 
-class FunctionTool(_Known):
+class FunctionTool(_RequestModel):
     """One of ``tools``."""
 
     type: Literal["function"]
@@ -67,7 +67,7 @@ class FunctionTool(_Known):
     parameters: dict[str, Any] | None = None
 
 
-class TextFormat(_Known):
+class TextFormat(_RequestModel):
     """``text.format``."""
 
     type: Literal["text", "json_object", "json_schema"] = "text"
@@ -75,19 +75,19 @@ class TextFormat(_Known):
     schema_: dict[str, Any] | None = Field(default=None, alias="schema")
 
 
-class TextOptions(_Known):
+class TextOptions(_RequestModel):
     """``text``."""
 
     format: TextFormat | None = None
 
 
-class ReasoningOptions(_Known):
+class ReasoningOptions(_RequestModel):
     """``reasoning``."""
 
     effort: Effort | None = None
 
 
-class ResponsesRequest(_Known):
+class ResponsesRequest(_RequestModel):
     """The body."""
 
     model: str = Field(min_length=1)

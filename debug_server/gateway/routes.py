@@ -114,8 +114,8 @@ def v1_routes(
         "/v1/responses": {"POST": endpoints.responses, "HEAD": endpoints.head},
         "/v1/models": {"GET": endpoints.models, "HEAD": endpoints.models},
         "/v1/models/{model:path}": {"GET": endpoints.model, "HEAD": endpoints.model},
-        "/v1/usage": {"GET": endpoints.used},
-        "/v1/usage/raw": {"GET": endpoints.used_raw},
+        "/v1/usage": {"GET": endpoints.usage_totals},
+        "/v1/usage/raw": {"GET": endpoints.usage_entries},
     }
     if config.access.test_endpoints:
         table["/__test/conc"] = {"GET": endpoints.concurrency}

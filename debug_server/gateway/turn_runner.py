@@ -97,7 +97,7 @@ class TurnRunner:
         async with self._admission.turn(deadlines.end):
             worker = self._pick()
             with worker.borrow() as generation:
-                admitted.started()
+                admitted.leave_queue()
                 for choice in range(choices):
                     async with aclosing(self._turn(worker, generation, request, deadlines)) as events:
                         async for event in events:

@@ -74,7 +74,7 @@ class UsageLog:
 
     def raw(self, query: Mapping[str, str]) -> dict[str, Any]:
         """The last ``limit`` requests, for ``/v1/usage/raw``."""
-        limit = _whole(query, "limit", 200)
+        limit = _whole_number(query, "limit", 200)
         if not 1 <= limit <= MAX_ENTRIES:
             raise ApiError("invalid_request_error", f"limit: must be 1 to {MAX_ENTRIES}, not {limit}", param="limit")
         entries = list(self._entries)[-limit:]
@@ -111,7 +111,7 @@ def _sum(entries: list[Used]) -> dict[str, int]:
     }
 
 
-def _whole(query: Mapping[str, str], name: str, default: int) -> int:
+def _whole_number(query: Mapping[str, str], name: str, default: int) -> int:
     text = query.get(name, str(default))
     if not text.isascii() or not text.isdigit() or len(text) > 9:
         raise ApiError("invalid_request_error", f"{name}: must be a whole number, not {text[:80]!r}", param=name)

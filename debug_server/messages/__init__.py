@@ -3,15 +3,15 @@
 Imported by all of them; imports only the model, the errors and pydantic.
 """
 
-from debug_server.messages.base import Identifier, Items, Message, Nothing, Page, Reply, Request, Text
+from debug_server.messages.base import EmptyRequest, Identifier, Items, ListRequest, Message, Reply, Request, Text
 from debug_server.messages.commands import (
-    CommandId,
     CommandList,
+    CommandRef,
     CommandReply,
     CommandRequest,
     LimitsRequest,
     RunReply,
-    SessionPage,
+    SessionListRequest,
     SignalCommand,
     StartRun,
     SubmitCommand,
@@ -19,8 +19,8 @@ from debug_server.messages.commands import (
     WriteStdin,
 )
 from debug_server.messages.logs import (
-    ArtifactId,
     ArtifactList,
+    ArtifactRef,
     ArtifactReply,
     EventList,
     EventReply,
@@ -31,19 +31,19 @@ from debug_server.messages.logs import (
     ReadEvents,
     ReadLog,
 )
-from debug_server.messages.operations import FORMS, OPERATIONS, ROUTES, Operation, ServiceOperation
+from debug_server.messages.operations import OPERATIONS, ROUTES, VARIANTS, Operation, ServiceOperation
 from debug_server.messages.operators import (
     CreateToken,
     DebugAction,
     Health,
     LeaseList,
     LeaseReply,
-    TokenId,
     TokenList,
+    TokenRef,
     TokenReply,
     WhoAmI,
-    WorkerChoice,
     WorkerList,
+    WorkerRef,
 )
 from debug_server.messages.routes import Route
 from debug_server.messages.scopes import ADMIN, ARTIFACTS_READ, COMMANDS_WRITE, SCOPES, SESSIONS_READ, SESSIONS_WRITE
@@ -52,11 +52,11 @@ from debug_server.messages.sessions import (
     OpenSession,
     RegisterRepository,
     RepositoryList,
-    RepositoryName,
+    RepositoryRef,
     RepositoryReply,
     SessionDiff,
-    SessionId,
     SessionList,
+    SessionRef,
     SessionReply,
 )
 
@@ -67,7 +67,7 @@ __all__ = [
     "SCOPES",
     "SESSIONS_READ",
     "SESSIONS_WRITE",
-    "FORMS",
+    "VARIANTS",
     "OPERATIONS",
     "ROUTES",
     "Operation",
@@ -76,8 +76,8 @@ __all__ = [
     "Identifier",
     "Items",
     "Message",
-    "Nothing",
-    "Page",
+    "EmptyRequest",
+    "ListRequest",
     "Reply",
     "Request",
     "Text",
@@ -85,25 +85,25 @@ __all__ = [
     "OpenSession",
     "RegisterRepository",
     "RepositoryList",
-    "RepositoryName",
+    "RepositoryRef",
     "RepositoryReply",
     "SessionDiff",
-    "SessionId",
+    "SessionRef",
     "SessionList",
     "SessionReply",
-    "CommandId",
+    "CommandRef",
     "CommandList",
     "CommandReply",
     "CommandRequest",
     "LimitsRequest",
     "RunReply",
-    "SessionPage",
+    "SessionListRequest",
     "SignalCommand",
     "StartRun",
     "SubmitCommand",
     "WaitCommand",
     "WriteStdin",
-    "ArtifactId",
+    "ArtifactRef",
     "ArtifactList",
     "ArtifactReply",
     "EventList",
@@ -119,10 +119,10 @@ __all__ = [
     "Health",
     "LeaseList",
     "LeaseReply",
-    "TokenId",
+    "TokenRef",
     "TokenList",
     "TokenReply",
     "WhoAmI",
-    "WorkerChoice",
+    "WorkerRef",
     "WorkerList",
 ]

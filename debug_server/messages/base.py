@@ -14,7 +14,7 @@ COMMIT = Field(min_length=1, max_length=255, validation_alias=AliasChoices("comm
 Identifier = Annotated[int, Field(ge=1, le=2**62)]
 Text = Annotated[str, Field(max_length=131_071)]
 # Names of extras or of dependency groups, which become arguments of a builder's command line.
-PartNames = Annotated[
+DependencyNames = Annotated[
     list[Annotated[str, Field(max_length=255, pattern=r"^[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?$")]],
     Field(max_length=64),
 ]
@@ -23,21 +23,21 @@ PartNames = Annotated[
 MAX_METADATA = 1 << 16  # characters of JSON; a page may have a thousand sessions with metadata
 
 
-def _bounded(value: dict[str, Any]) -> dict[str, Any]:
+def _check_size(value: dict[str, Any]) -> dict[str, Any]:
     if (size := len(json.dumps(value))) > MAX_METADATA:
         raise ValueError(f"it has {size} characters as JSON: the limit is {MAX_METADATA}")
     return value
 
 
-Metadata = Annotated[dict[str, Any], AfterValidator(_bounded)]  # of the caller; stored and returned unchanged
+Metadata = Annotated[dict[str, Any], AfterValidator(_check_size)]  # of the caller; stored and returned unchanged
 
 
 class Request(BaseModel):
     """A request; unknown fields are refused, so that misspelled ones are not ignored."""
 
-    # Built when first used: sixty validators at import would be a fifth of the server's start.
+    # Build validators on first use: building sixty at import would take a fifth of the server's start-up time.
     model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True, defer_build=True)
-    holds_bytes: ClassVar[frozenset[str]] = (
+    may_contain_nul: ClassVar[frozenset[str]] = (
         frozenset()
     )  # fields that may contain NUL: they reach neither a row nor an argument
 
@@ -47,15 +47,15 @@ class Request(BaseModel):
         """Refuse NUL in texts: PostgreSQL cannot store it."""
         if isinstance(given, Mapping):
             for name, value in given.items():
-                if name not in cls.holds_bytes and (place := _nul_in(value)) is not None:
+                if name not in cls.may_contain_nul and (location := _nul_in(value)) is not None:
                     error = PydanticCustomError("nul", "it contains a NUL character, which cannot be stored")
-                    found = InitErrorDetails(type=error, loc=(str(name), *place), input=None)
+                    found = InitErrorDetails(type=error, loc=(str(name), *location), input=None)
                     raise ValidationError.from_exception_data(cls.__name__, [found])
         return given
 
 
 def _nul_in(value: object) -> tuple[int | str, ...] | None:
-    """The path within a value to a text or name with a NUL; the empty path is the value itself."""
+    """The path to a string or key with a NUL inside ``value``; () for ``value`` itself, None if there is none."""
     if isinstance(value, str):
         return () if "\0" in value else None
     items: Iterable[tuple[int | str, object]] = ()
@@ -66,17 +66,17 @@ def _nul_in(value: object) -> tuple[int | str, ...] | None:
     elif isinstance(value, list | tuple):
         items = enumerate(value)
     for name, item in items:
-        if (place := _nul_in(item)) is not None:
-            return (name, *place)
+        if (location := _nul_in(item)) is not None:
+            return (name, *location)
     return None
 
 
-class OfCommit(Request):
+class CommitRequest(Request):
     """A request with a commit, which may be named ``commit_sha`` or ``commit``."""
 
     @model_validator(mode="before")
     @classmethod
-    def _named_once(cls, given: object) -> object:
+    def _refuse_both_names(cls, given: object) -> object:
         if isinstance(given, Mapping) and {"commit", "commit_sha"} <= given.keys():
             raise ValueError("commit is another name for commit_sha: give one of them")
         return given
@@ -101,7 +101,7 @@ class Items(Reply, Generic[T]):
         return len(self.items)
 
 
-class Nothing(Request):
+class EmptyRequest(Request):
     """An operation without arguments."""
 
 
@@ -111,8 +111,8 @@ class Message(Reply):
     message: str
 
 
-class Page(Request):
-    """A page of a list: at most ``limit`` items after the cursor, the ``next_after`` of the previous page."""
+class ListRequest(Request):
+    """Request for a page of a list: at most ``limit`` items after the cursor ``after``."""
 
     after: Annotated[int, Field(ge=0, le=2**62)] = 0
     limit: Annotated[int, Field(ge=1, le=1000)] = 100

@@ -11,12 +11,12 @@ from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from debug_server.messages.base import (
     COMMIT,
+    CommitRequest,
+    DependencyNames,
     Identifier,
     Items,
+    ListRequest,
     Metadata,
-    OfCommit,
-    Page,
-    PartNames,
     Reply,
     Request,
     Text,
@@ -57,13 +57,13 @@ _LimitFields: Any = create_model(
 
 
 class LimitsRequest(_LimitFields):  # type: ignore[misc]  # its fields are made from the table of limits
-    """Limits of the whole process tree; the configured ones apply to what is left out."""
+    """Limits of the whole process tree; the server's default applies to each limit that is left out."""
 
     model_config = ConfigDict(json_schema_extra=_with_timeout)
 
     @model_validator(mode="before")
     @classmethod
-    def _by_known_names(cls, given: object) -> object:
+    def _check_names(cls, given: object) -> object:
         """Refuse an unknown name; the error has the right name, or all names."""
         if isinstance(given, Mapping):
             for name in given:
@@ -80,7 +80,7 @@ def _fault_of(name: str, given: Mapping[Any, Any], known: list[str]) -> str | No
     if name in known or name == "timeout":
         return None
     if meant := _SETTINGS_NAMES.get(name):
-        return f"the name in requests is {meant.name}, a number of {meant.unit.value}"
+        return f"in requests this limit is named {meant.name}, in {meant.unit.value}"
     return f"unknown limit: use one of {', '.join(known)}"
 
 
@@ -106,32 +106,32 @@ class SubmitCommand(CommandRequest):
     session_id: Identifier
 
 
-class CommandId(Request):
+class CommandRef(Request):
     """One command."""
 
     command_id: Identifier
 
 
-def _numbered(given: object) -> object:
+def _to_signal_number(given: object) -> object:
     return signal_number(given) if isinstance(given, str) else given
 
 
-class SignalCommand(CommandId):
-    """A signal for its leader, by number or by name (``TERM`` or ``SIGTERM``)."""
+class SignalCommand(CommandRef):
+    """A signal for a command's first process, by number or by name (``TERM`` or ``SIGTERM``)."""
 
-    signal: Annotated[int, BeforeValidator(_numbered, json_schema_input_type=int | str), Field(ge=1, le=64)]
+    signal: Annotated[int, BeforeValidator(_to_signal_number, json_schema_input_type=int | str), Field(ge=1, le=64)]
 
 
-class WaitCommand(CommandId):
+class WaitCommand(CommandRef):
     """Wait until the command has ended, at most ``timeout`` seconds."""
 
     timeout: Annotated[float, Field(gt=0, le=3600)] = 30.0
 
 
-class WriteStdin(CommandId):
+class WriteStdin(CommandRef):
     """Input for the command; a repeated ``write_id`` is applied once."""
 
-    holds_bytes = frozenset({"data"})
+    may_contain_nul = frozenset({"data"})
     write_id: Annotated[str, Field(min_length=1, max_length=128)]
     data: Annotated[str, Field(max_length=1 << 20)] = ""
     encoding: Annotated[str, Field(pattern="^(utf-8|base64)$")] = "utf-8"
@@ -167,13 +167,13 @@ class CommandList(Items[CommandReply]):
     """A page of a session's commands, by sequence."""
 
 
-class SessionPage(Page):
-    """A page of a list of one session."""
+class SessionListRequest(ListRequest):
+    """Request for a page of a list of one session."""
 
     session_id: Identifier
 
 
-class StartRun(CommandRequest, OfCommit):
+class StartRun(CommandRequest, CommitRequest):
     """Open a session, run a command and close the session, in one request."""
 
     repository: Annotated[str, Field(min_length=1, max_length=128)]
@@ -181,8 +181,8 @@ class StartRun(CommandRequest, OfCommit):
     patch: Annotated[str, Field(max_length=16 << 20)] | None = None
     manifests: Annotated[list[Text], Field(max_length=64)] = Field(default_factory=list)
     python: Annotated[str, Field(max_length=64)] | None = None
-    extras: PartNames = Field(default_factory=list)
-    groups: PartNames = Field(default_factory=list)
+    extras: DependencyNames = Field(default_factory=list)
+    groups: DependencyNames = Field(default_factory=list)
     metadata: Metadata = Field(default_factory=dict)
 
 

@@ -16,20 +16,20 @@ _SHOWN_FAULTS = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Fault:
+class FieldError:
     """One wrong field."""
 
     field: str
     reason: str  # with the value, unless it is long or may be secret
 
     @property
-    def sentence(self) -> str:
-        """For people."""
+    def message(self) -> str:
+        """The field and the reason, as one phrase."""
         return f"{self.field}: {self.reason}"
 
 
-def faults_of(error: ValidationError, *, whole: str = "body") -> Sequence[Fault]:
-    """Every fault; ``whole`` is the name for a fault that concerns no single field."""
+def faults_of(error: ValidationError, *, whole: str = "body") -> Sequence[FieldError]:
+    """Every fault; a fault without a field gets the field name ``whole``."""
     found = error.errors(include_url=False, include_context=False)
     return [_fault(".".join(map(str, item["loc"])) or whole, item["msg"], item["input"]) for item in found]
 
@@ -37,14 +37,14 @@ def faults_of(error: ValidationError, *, whole: str = "body") -> Sequence[Fault]
 def sentence_of(error: ValidationError, *, whole: str = "body") -> str:
     """The first few faults in one line."""
     faults = faults_of(error, whole=whole)
-    shown = [fault.sentence for fault in faults[:_SHOWN_FAULTS]]
+    shown = [fault.message for fault in faults[:_SHOWN_FAULTS]]
     return "; ".join([*shown, "..."] if len(faults) > len(shown) else shown)
 
 
-def _fault(field: str, message: str, value: object) -> Fault:
+def _fault(field: str, message: str, value: object) -> FieldError:
     text = message.removeprefix("Value error, ")
     shown = _shown(value) if field.partition(".")[0] not in _SECRET_FIELDS else ""
-    return Fault(field=field, reason=f"{text[:1].lower()}{text[1:]}{shown}")
+    return FieldError(field=field, reason=f"{text[:1].lower()}{text[1:]}{shown}")
 
 
 def _shown(value: object) -> str:

@@ -7,25 +7,25 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from debug_server.messages.base import Identifier, Items, Page, Reply, Request
-from debug_server.messages.commands import CommandId
-from debug_server.messages.sessions import SessionId
+from debug_server.messages.base import Identifier, Items, ListRequest, Reply, Request
+from debug_server.messages.commands import CommandRef
+from debug_server.messages.sessions import SessionRef
 
 
-class ReadLog(CommandId):
-    """Bytes of a log from an offset."""
+class ReadLog(CommandRef):
+    """Request for bytes of a log from an offset."""
 
     offset: Annotated[int, Field(ge=0, le=2**62)] = 0
     limit: Annotated[int, Field(ge=1, le=8 << 20)] = 1 << 16
 
 
-class FollowLog(CommandId):
-    """A log from an offset: history, then live, until the command has ended."""
+class FollowLog(CommandRef):
+    """Request for a log from an offset until the command has ended."""
 
     offset: Annotated[int, Field(ge=0, le=2**62)] = 0
 
 
-class FollowSession(SessionId):
+class FollowSession(SessionRef):
     """The logs of all of a session's commands as one, from an offset."""
 
     offset: Annotated[int, Field(ge=0, le=2**62)] = 0
@@ -42,7 +42,7 @@ class LogPiece(Reply):
 
     @property
     def end(self) -> int:
-        """The offset after it."""
+        """The offset after its last byte."""
         return self.offset + len(self.data)
 
 
@@ -54,7 +54,7 @@ class LogPage(Reply):
     ended: bool
 
 
-class ArtifactId(Request):
+class ArtifactRef(Request):
     """One artifact."""
 
     session_id: Identifier
@@ -79,7 +79,7 @@ class ArtifactList(Items[ArtifactReply]):
     """A page of a session's artifacts."""
 
 
-class ReadEvents(Page):
+class ReadEvents(ListRequest):
     """Events after a cursor."""
 
     session_id: Identifier | None = None

@@ -1,6 +1,6 @@
-"""The table of operations: name, verb of the service, route, messages, scopes, and whether it takes a key.
+"""The table of operations: name, verb of the service, route, messages, scopes, and whether it takes an idempotency key.
 
-The service performs the operations, every surface offers them and the client calls them; tests check each against it.
+The service performs the operations, every surface offers them and the client calls them; tests compare all with it.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ class Operation:
     request: type[base.Request]
     reply: type[base.Reply]
     scopes: tuple[str, ...] | None  # None: needs no authentication
-    idempotent: bool  # may be repeated; others take an idempotency key
-    sentence: str
+    idempotent: bool  # a repetition has no further effect; False: it takes an idempotency key
+    summary: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,7 +38,7 @@ def _row(
     verb: str,
     line: str,
     messages: tuple[type[base.Request], type[base.Reply]],
-    sentence: str,
+    summary: str,
     *scopes: str,
     keyed: bool = False,
     stream: bool = False,
@@ -49,7 +49,7 @@ def _row(
         route=Route.of(line),
         request=messages[0],
         reply=messages[1],
-        sentence=sentence,
+        summary=summary,
         scopes=scopes,
         idempotent=not keyed,
         stream=stream,
@@ -73,16 +73,16 @@ _ROWS = (
         "list_repositories",
         "repositories.page",
         "GET /repository",
-        (base.Page, sessions.RepositoryList),
-        "A page of the repositories.",
+        (base.ListRequest, sessions.RepositoryList),
+        "List the repositories.",
         SESSIONS_READ,
     ),
     _row(
         "get_repository",
         "repositories.get",
         "GET /repository/{name}",
-        (sessions.RepositoryName, sessions.RepositoryReply),
-        "One repository by name.",
+        (sessions.RepositoryRef, sessions.RepositoryReply),
+        "Get a repository by name.",
         SESSIONS_READ,
     ),
     _row(
@@ -90,7 +90,7 @@ _ROWS = (
         "sessions.open",
         "POST /sessions 201",
         (sessions.OpenSession, sessions.SessionReply),
-        "Lease a workspace of a commit and a patch.",
+        "Open a session: lease a workspace of a commit and a patch.",
         SESSIONS_WRITE,
         keyed=True,
     ),
@@ -98,23 +98,23 @@ _ROWS = (
         "list_sessions",
         "sessions.page",
         "GET /sessions",
-        (base.Page, sessions.SessionList),
-        "The caller's sessions; an admin's list has everybody's.",
+        (base.ListRequest, sessions.SessionList),
+        "List the caller's sessions; an admin sees all sessions.",
         SESSIONS_READ,
     ),
     _row(
         "get_session",
         "sessions.get",
         "GET /sessions/{session_id}",
-        (sessions.SessionId, sessions.SessionReply),
-        "One session.",
+        (sessions.SessionRef, sessions.SessionReply),
+        "Get a session.",
         SESSIONS_READ,
     ),
     _row(
         "close_session",
         "sessions.close",
         "DELETE /sessions/{session_id}",
-        (sessions.SessionId, base.Message),
+        (sessions.SessionRef, base.Message),
         "Close a session: cancel its commands and release its workspace.",
         SESSIONS_WRITE,
     ),
@@ -131,7 +131,7 @@ _ROWS = (
         "reset_session",
         "sessions.reset",
         "POST /sessions/{session_id}/reset",
-        (sessions.SessionId, sessions.SessionReply),
+        (sessions.SessionRef, sessions.SessionReply),
         "Reset the workspace to its commit and patch.",
         SESSIONS_WRITE,
         keyed=True,
@@ -140,8 +140,8 @@ _ROWS = (
         "diff_session",
         "sessions.diff",
         "GET /sessions/{session_id}/diff",
-        (sessions.SessionId, sessions.SessionDiff),
-        "The changes in the workspace as a patch.",
+        (sessions.SessionRef, sessions.SessionDiff),
+        "Get the changes in the workspace as a patch.",
         SESSIONS_READ,
     ),
     _row(
@@ -157,24 +157,24 @@ _ROWS = (
         "list_commands",
         "commands.page",
         "GET /sessions/{session_id}/commands",
-        (commands.SessionPage, commands.CommandList),
-        "A session's commands by sequence.",
+        (commands.SessionListRequest, commands.CommandList),
+        "List a session's commands in order.",
         SESSIONS_READ,
     ),
     _row(
         "list_artifacts",
         "artifacts.page",
         "GET /sessions/{session_id}/artifacts",
-        (commands.SessionPage, logs.ArtifactList),
-        "A session's artifacts.",
+        (commands.SessionListRequest, logs.ArtifactList),
+        "List a session's artifacts.",
         *_READ_LOGS,
     ),
     _row(
         "get_artifact",
         "artifacts.get",
         "GET /sessions/{session_id}/artifacts/{artifact_id}/info",
-        (logs.ArtifactId, logs.ArtifactReply),
-        "One artifact.",
+        (logs.ArtifactRef, logs.ArtifactReply),
+        "Get an artifact's metadata.",
         *_READ_LOGS,
     ),
     _row(
@@ -199,8 +199,8 @@ _ROWS = (
         "get_command",
         "commands.get",
         "GET /commands/{command_id}",
-        (commands.CommandId, commands.CommandReply),
-        "One command.",
+        (commands.CommandRef, commands.CommandReply),
+        "Get a command.",
         SESSIONS_READ,
     ),
     _row(
@@ -215,7 +215,7 @@ _ROWS = (
         "cancel_command",
         "commands.cancel",
         "POST /commands/{command_id}/cancel",
-        (commands.CommandId, commands.CommandReply),
+        (commands.CommandRef, commands.CommandReply),
         "Cancel a command; an ended one is returned unchanged.",
         COMMANDS_WRITE,
     ),
@@ -224,7 +224,7 @@ _ROWS = (
         "commands.signal",
         "POST /commands/{command_id}/signal",
         (commands.SignalCommand, base.Message),
-        "Send a signal.",
+        "Send a signal to a command's first process.",
         COMMANDS_WRITE,
         keyed=True,
     ),
@@ -241,7 +241,7 @@ _ROWS = (
         "logs.read",
         "GET /commands/{command_id}/log",
         (logs.ReadLog, logs.LogPage),
-        "Bytes of a log from an offset.",
+        "Read a log from an offset.",
         *_READ_LOGS,
     ),
     _row(
@@ -249,7 +249,7 @@ _ROWS = (
         "logs.follow",
         "GET /commands/{command_id}/log.ndjson",
         (logs.FollowLog, logs.LogPiece),
-        "A log from an offset: history, then live, until the command has ended.",
+        "Follow a log from an offset until the command has ended.",
         *_READ_LOGS,
         stream=True,
     ),
@@ -258,7 +258,7 @@ _ROWS = (
         "events.read",
         "GET /events",
         (logs.ReadEvents, logs.EventList),
-        "Events after a cursor.",
+        "Read the events after a cursor.",
         SESSIONS_READ,
     ),
     _row(
@@ -266,7 +266,7 @@ _ROWS = (
         "events.follow",
         "GET /events/stream",
         (logs.ReadEvents, logs.EventReply),
-        "Events after a cursor, then live.",
+        "Follow the events after a cursor.",
         SESSIONS_READ,
         stream=True,
     ),
@@ -274,23 +274,23 @@ _ROWS = (
         "list_leases",
         "leases.page",
         "GET /leases",
-        (base.Page, operators.LeaseList),
-        "The workspaces and their leases.",
+        (base.ListRequest, operators.LeaseList),
+        "List the workspaces and their leases.",
         ADMIN,
     ),
     _row(
         "list_workers",
         "workers.page",
         "GET /workers",
-        (base.Page, operators.WorkerList),
-        "Supervised long-lived processes.",
+        (base.ListRequest, operators.WorkerList),
+        "List the supervised workers.",
         ADMIN,
     ),
     _row(
         "restart_worker",
         "workers.restart",
         "POST /workers/{worker}/restart",
-        (operators.WorkerChoice, operators.WorkerList),
+        (operators.WorkerRef, operators.WorkerList),
         "Replace a worker's process, or start one.",
         ADMIN,
         keyed=True,
@@ -299,7 +299,7 @@ _ROWS = (
         "reset_worker",
         "workers.reset",
         "POST /workers/{worker}/reset",
-        (operators.WorkerChoice, operators.WorkerList),
+        (operators.WorkerRef, operators.WorkerList),
         "Clear a worker's failures; a worker that gave up starts again.",
         ADMIN,
     ),
@@ -307,7 +307,7 @@ _ROWS = (
         "stop_worker",
         "workers.stop",
         "POST /workers/{worker}/stop",
-        (operators.WorkerChoice, operators.WorkerList),
+        (operators.WorkerRef, operators.WorkerList),
         "Drain a worker and stop it.",
         ADMIN,
     ),
@@ -316,7 +316,7 @@ _ROWS = (
         "tokens.create",
         "POST /auth/tokens 201",
         (operators.CreateToken, operators.TokenReply),
-        "A new token; its secret is shown once.",
+        "Create a token; its secret is shown only once.",
         ADMIN,
         keyed=True,
     ),
@@ -324,15 +324,15 @@ _ROWS = (
         "list_tokens",
         "tokens.page",
         "GET /auth/tokens",
-        (base.Page, operators.TokenList),
-        "The tokens, without secrets.",
+        (base.ListRequest, operators.TokenList),
+        "List the tokens, without their secrets.",
         ADMIN,
     ),
     _row(
         "revoke_token",
         "tokens.revoke",
         "DELETE /auth/tokens/{token_id}",
-        (operators.TokenId, base.Message),
+        (operators.TokenRef, base.Message),
         "Revoke a token.",
         ADMIN,
     ),
@@ -340,29 +340,29 @@ _ROWS = (
         "who_am_i",
         "tokens.who_am_i",
         "GET /whoami",
-        (base.Nothing, operators.WhoAmI),
-        "The caller as the server sees it.",
+        (base.EmptyRequest, operators.WhoAmI),
+        "Get the caller's token id, name and scopes.",
     ),
     ServiceOperation(
         name="health",
         verb="health.check",
         route=Route.of("GET /readyz"),
-        request=base.Nothing,
+        request=base.EmptyRequest,
         reply=operators.Health,
         scopes=None,
         idempotent=True,
-        sentence="Whether store, disk, keepers and the server's parts work, checked now.",
+        summary="Check the store, the disk, the keepers and the parts of the server.",
     ),
 )
 
 OPERATIONS = {row.name: row for row in _ROWS}
 
-# Routes that return the result of an operation in another form: form -> (operation, route).
-_FORMS = {
-    "session_patch": ("diff_session", OPERATIONS["diff_session"].route),  # as bytes, by the Accept header
+# Routes that return an operation's result in another format: name -> (operation, route).
+_VARIANTS = {
+    "session_patch": ("diff_session", OPERATIONS["diff_session"].route),  # as bytes, if the Accept header says so
     "artifact_file": ("get_artifact", Route.of("GET /sessions/{session_id}/artifacts/{artifact_id}")),
     "log_events": ("follow_log", Route.of("GET /commands/{command_id}/log/events")),
     "session_logs": ("follow_log", Route.of("GET /sessions/{session_id}/logs")),
 }
-FORMS = {form: OPERATIONS[operation] for form, (operation, _) in _FORMS.items()}
-ROUTES = {row.name: row.route for row in _ROWS} | {form: route for form, (_, route) in _FORMS.items()}
+VARIANTS = {form: OPERATIONS[operation] for form, (operation, _) in _VARIANTS.items()}
+ROUTES = {row.name: row.route for row in _ROWS} | {form: route for form, (_, route) in _VARIANTS.items()}

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, Field
 
 from debug_server.messages.base import Identifier, Items, Reply, Request
-from debug_server.messages.sessions import SessionId
+from debug_server.messages.sessions import SessionRef
 
 
 class LeaseReply(Reply):
@@ -31,7 +31,7 @@ class WorkerList(Items[dict[str, Any]]):
     """A page of supervised long-lived processes."""
 
 
-class WorkerChoice(Request):
+class WorkerRef(Request):
     """A declared worker: one of its instances, or all of them."""
 
     worker: Annotated[str, Field(min_length=1, max_length=128)]
@@ -55,7 +55,7 @@ class CreateToken(Request):
     quotas: dict[str, Any] = Field(default_factory=dict)
 
 
-class TokenId(Request):
+class TokenRef(Request):
     """One token."""
 
     token_id: Identifier
@@ -95,7 +95,7 @@ class Health(Reply):
     checks: dict[str, str]
 
 
-class DebugAction(SessionId):
+class DebugAction(SessionRef):
     """An action for the session's debugger."""
 
     action: Annotated[str, Field(max_length=64)] = "open"

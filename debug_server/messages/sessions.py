@@ -7,9 +7,19 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from debug_server.messages.base import COMMIT, Identifier, Items, Metadata, OfCommit, PartNames, Reply, Request, Text
+from debug_server.messages.base import (
+    COMMIT,
+    CommitRequest,
+    DependencyNames,
+    Identifier,
+    Items,
+    Metadata,
+    Reply,
+    Request,
+    Text,
+)
 
-ShellText = Annotated[str, Field(min_length=1, max_length=131_071)]  # a line for runner.default_shell
+ShellText = Annotated[str, Field(min_length=1, max_length=131_071)]  # a command line for runner.default_shell
 
 
 class RegisterRepository(Request):
@@ -17,12 +27,12 @@ class RegisterRepository(Request):
 
     name: Annotated[str, Field(min_length=1, max_length=128)]
     remote_url: Annotated[str, Field(min_length=1, max_length=4096)]
-    default_branch: Annotated[str, Field(min_length=1, max_length=255)] | None = None  # the remote's own, or main
+    default_branch: Annotated[str, Field(min_length=1, max_length=255)] | None = None  # None: the remote's, or main
     description: Text | None = None
     settings: dict[str, Any] = Field(default_factory=dict)
 
 
-class RepositoryName(Request):
+class RepositoryRef(Request):
     """One repository."""
 
     name: Annotated[str, Field(min_length=1, max_length=128)]
@@ -45,7 +55,7 @@ class RepositoryList(Items[RepositoryReply]):
     """A page of repositories."""
 
 
-class OpenSession(OfCommit):
+class OpenSession(CommitRequest):
     """The repository, commit and patch of the workspace to lease."""
 
     repository: Annotated[str, Field(min_length=1, max_length=128)]
@@ -56,18 +66,18 @@ class OpenSession(OfCommit):
     expires_in: Annotated[float, Field(ge=60, le=365 * 86400)] | None = None
     manifests: Annotated[list[Text], Field(max_length=64)] = Field(default_factory=list)
     python: Annotated[str, Field(max_length=64)] | None = None
-    extras: PartNames = Field(default_factory=list)
-    groups: PartNames = Field(default_factory=list)
+    extras: DependencyNames = Field(default_factory=list)
+    groups: DependencyNames = Field(default_factory=list)
     commands: Annotated[list[ShellText], Field(max_length=100)] = Field(default_factory=list)
 
 
-class SessionId(Request):
+class SessionRef(Request):
     """One session."""
 
     session_id: Identifier
 
 
-class ForkSession(SessionId):
+class ForkSession(SessionRef):
     """Open ``count`` copies of a session."""
 
     count: Annotated[int, Field(ge=1, le=64)] = 1

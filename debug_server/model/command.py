@@ -89,4 +89,4 @@ class Command:
     updated_at: datetime
     started_at: datetime | None
     finished_at: datetime | None
-    subject: str | None = None  # the subject of its events: the part that requested it
+    subject: str | None = None  # the name under which the requesting part finds it; also the subject of its events

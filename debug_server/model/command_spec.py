@@ -15,7 +15,7 @@ from debug_server.model.names import check_name
 from debug_server.model.new_command import SpecColumns
 from debug_server.model.plans import CommandPlan, WorkerIdentity
 
-_SHORTEST_SECRET = 4
+_MIN_SECRET_BYTES = 4
 _MAX_ARGUMENT = 131_071  # the kernel's bound on one argument or variable, less its final NUL
 
 
@@ -29,16 +29,16 @@ class CommandSpec:
     log_name: str = "command"
     timeout: float | None = None  # short for limits.wall_seconds
     limits: Limits = field(default_factory=Limits, kw_only=True)
-    require: Sequence[str] = field(default=(), kw_only=True)  # limits that must be enforced, or the command is refused
+    require: Sequence[str] = field(default=(), kw_only=True)  # refuse the command unless these limits are enforced
     tty: bool = field(default=False, kw_only=True)
     stdin: bool = field(default=False, kw_only=True)  # a pipe to write to; otherwise /dev/null
-    stdin_text: str | None = field(default=None, kw_only=True)  # all of its stdin, known before it starts
+    stdin_text: str | None = field(default=None, kw_only=True)  # the complete stdin, instead of a pipe
     wrapper: Sequence[str] = field(default=(), kw_only=True)  # run the command under this program
     pre_kill: Sequence[str] = field(default=(), kw_only=True)  # run before its process tree is killed
     secrets: Sequence[str] = field(default=(), kw_only=True)  # variables of ``env`` whose values are masked in the log
     containers: bool = field(default=False, kw_only=True)  # it starts containers: its control groups stay writable
     relay: bool = field(default=False, kw_only=True)  # stdout goes to a client of the keeper instead of the log
-    orphan_seconds: float | None = field(default=None, kw_only=True)  # end a relay that has no client for so long
+    orphan_seconds: float | None = field(default=None, kw_only=True)  # end a relay after so long without a client
 
     def __post_init__(self) -> None:
         check_argv(self.argv)
@@ -56,23 +56,23 @@ class CommandSpec:
             _check_secret(name, self.env or {})
         check_name(self.log_name, what="log name")
         if self.stdin_text is not None and (self.stdin or self.tty):
-            raise InvalidInputError("stdin is a text, a pipe or a terminal: choose one of stdin_text, stdin, tty")
+            raise InvalidInputError("stdin is a string, a pipe or a terminal: set one of stdin_text, stdin and tty")
 
     @property
-    def bounds(self) -> Limits:
-        """The limits with ``timeout`` folded in."""
+    def effective_limits(self) -> Limits:
+        """The limits, with ``timeout`` as ``wall_seconds``."""
         if self.timeout is None:
             return self.limits
         return dataclasses.replace(self.limits, wall_seconds=self.timeout)
 
-    def within(self, defaults: Limits) -> CommandSpec:
+    def with_default_limits(self, defaults: Limits) -> CommandSpec:
         """The same spec, with ``defaults`` for the limits that it does not set."""
-        if not (asked := defaults.asked()):
+        if not (asked := defaults.requested()):
             return self
-        limits = Limits.from_json({**asked, **self.bounds.asked()})
+        limits = Limits.from_json({**asked, **self.effective_limits.requested()})
         return dataclasses.replace(self, limits=limits, timeout=None)
 
-    def columns(
+    def to_columns(
         self,
         *,
         inline: bool = False,
@@ -80,7 +80,7 @@ class CommandSpec:
         closes_session: bool = False,
         artifacts: Sequence[str] = (),
     ) -> SpecColumns:
-        """What the store keeps of it, with what the engine needs to know; ``from_command`` is the way back."""
+        """The columns that the store keeps, with a plan for the engine; ``from_command`` is the inverse."""
         plan = CommandPlan(
             inline=inline,
             worker=worker,
@@ -100,7 +100,7 @@ class CommandSpec:
             "cwd": str(self.cwd) if self.cwd is not None else None,
             "env": self.env,
             "log_name": self.log_name,
-            "limits": self.bounds,
+            "limits": self.effective_limits,
             "stdin_text": self.stdin_text,
             "tty": self.tty,
             "plan": plan,
@@ -132,9 +132,9 @@ class CommandSpec:
 def _check_secret(name: str, env: Mapping[str, str]) -> None:
     if name not in env:
         raise InvalidInputError(f"secret {name!r} is not a variable of the command: set it in env")
-    if len(env[name].encode("utf-8", "surrogateescape")) < _SHORTEST_SECRET:
+    if len(env[name].encode("utf-8", "surrogateescape")) < _MIN_SECRET_BYTES:
         raise InvalidInputError(
-            f"secret {name!r} has fewer than {_SHORTEST_SECRET} bytes: too short to mask without masking other output"
+            f"secret {name!r} has fewer than {_MIN_SECRET_BYTES} bytes: too short to mask without masking other output"
         )
 
 

@@ -33,7 +33,7 @@ class ExitRecord:
     reason: ExitReason
     exit_code: int | None = None  # only when the program itself ended with a status
     signal: int | None = None
-    message: str = ""  # one sentence for a person
+    message: str = ""  # one sentence for users
     limit: str | None = None  # which limit ended it, for limit_exceeded and the timeouts
     wall_seconds: float = 0.0
     cpu_seconds: float = 0.0

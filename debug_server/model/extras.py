@@ -27,7 +27,7 @@ def is_installed(module: str) -> bool:
 
 
 def install_command(extra: str, prefix: str = sys.prefix) -> str:
-    """The command of the tool that installed debug-server into ``prefix``; others would change another environment."""
+    """The install command of the tool that created ``prefix``; another tool would change another environment."""
     for file, command in _TOOLS.items():
         if (Path(prefix) / file).exists():
             others = [name for name, modules in EXTRAS.items() if all(map(is_installed, modules))]

@@ -1,4 +1,4 @@
-"""What a command may use: the one table of limits, and the request for some of them, validated once."""
+"""The table of limits, and ``Limits``: the limits that one command requests."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT]?)(?:i?B)?", re.IGNORECASE)
 
 MIN_MEMORY_BYTES = 4 << 20
-ENDLESS = 1 << 50  # more than any machine has, and far below where numbers wrap around
+MAX_LIMIT_VALUE = 1 << 50  # default maximum: more than any machine has, and small enough to avoid overflow
 
 
 class Unit(Enum):
@@ -38,11 +38,11 @@ class Limit:
     name: str  # in requests, in plans and in exit records
     option: str  # on a command line, without its dashes; what --require names
     unit: Unit
-    sentence: str
+    description: str
     example: str
-    least: float | None  # None: anything above zero
-    too_small: str  # what is wrong with less
-    most: float  # the kernel refuses more, or wraps around
+    minimum: float | None  # None: anything above zero
+    too_small: str  # what is wrong with a value below ``minimum``
+    maximum: float  # the largest value that the kernel accepts without overflow
 
     @property
     def setting(self) -> str:
@@ -51,27 +51,29 @@ class Limit:
 
     @property
     def phrase(self) -> str:
-        """The sentence as the rest of a line."""
-        text = self.sentence.removesuffix(".")
+        """The description as the rest of a line."""
+        text = self.description.removesuffix(".")
         return text if text[1].isupper() else text[0].lower() + text[1:]
 
     def check(self, value: object) -> None:
-        """InvalidInputError for a value that cannot be put into force."""
-        if fault := self.fault_of(value):
+        """InvalidInputError for an invalid value."""
+        if fault := self.why_invalid(value):
             raise InvalidInputError(f"limit {self.name}={value!r} {fault}")
 
-    def fault_of(self, value: object) -> str | None:
-        """What is wrong with a value, as the rest of a sentence that names it; None for a good one."""
+    def why_invalid(self, value: object) -> str | None:
+        """Why a value is invalid, as a phrase that follows the value; None if it is valid."""
         if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
             return "must be a number; leave it out for no limit"
         if self.unit.is_whole and not isinstance(value, int):
             return "must be a whole number"
-        if value < 0 or (value == 0 and self.least != 0):
-            return f"must be {'0 or more' if self.least == 0 else 'above zero'}; leave it out for no limit"
-        if value > self.most:
-            return f"is more than can be enforced: use at most {self.text_of(self.most)}, or leave it out for no limit"
-        if self.least is not None and value < self.least:
-            return f"{self.too_small}: use at least {self.text_of(self.least)}"
+        if value < 0 or (value == 0 and self.minimum != 0):
+            return f"must be {'0 or more' if self.minimum == 0 else 'above zero'}; leave it out for no limit"
+        if value > self.maximum:
+            return (
+                f"is more than can be enforced: use at most {self.text_of(self.maximum)}, or leave it out for no limit"
+            )
+        if self.minimum is not None and value < self.minimum:
+            return f"{self.too_small}: use at least {self.text_of(self.minimum)}"
         return None
 
     def text_of(self, value: float) -> str:
@@ -84,21 +86,21 @@ class Limit:
 def _limit(
     option: str,
     unit: Unit,
-    sentence: str,
+    description: str,
     *,
     example: str,
-    least: float | None = None,
+    minimum: float | None = None,
     too_small: str = "",
-    most: float = ENDLESS,
+    maximum: float = MAX_LIMIT_VALUE,
 ) -> Any:
     row = {
         "option": option,
         "unit": unit,
-        "sentence": sentence,
+        "description": description,
         "example": example,
-        "least": least,
+        "minimum": minimum,
         "too_small": too_small,
-        "most": most,
+        "maximum": maximum,
     }
     return field(default=None, metadata={"limit": row})
 
@@ -114,10 +116,10 @@ class Limits:
     memory_bytes: int | None = _limit(
         "memory",
         Unit.BYTES,
-        "Memory of the whole tree.",
+        "Memory of the process tree.",
         example="2G",
         # Below this the kernel cannot even map a program: the OOM killer would strike before its first instruction.
-        least=MIN_MEMORY_BYTES,
+        minimum=MIN_MEMORY_BYTES,
         too_small="is too small to start any program",
     )
     cpus: float | None = _limit(
@@ -125,14 +127,14 @@ class Limits:
         Unit.CORES,
         "CPU quota, in cores.",
         example="2.0",
-        least=0.01,  # a quota of one millisecond in each period
-        too_small="is less than the kernel can hold",
-        most=4096,
+        minimum=0.01,  # a quota of one millisecond in each period
+        too_small="is less than the smallest quota of the kernel",
+        maximum=4096,
     )
     cpu_seconds: float | None = _limit("cpu-seconds", Unit.SECONDS, "CPU time of the whole tree.", example="3600.0")
-    pids: int | None = _limit("pids", Unit.COUNT, "Processes and threads at one time.", example="512", most=1 << 22)
+    pids: int | None = _limit("pids", Unit.COUNT, "Processes and threads at one time.", example="512", maximum=1 << 22)
     open_files: int | None = _limit(
-        "open-files", Unit.COUNT, "Open files of each process.", example="1024", most=1 << 20
+        "open-files", Unit.COUNT, "Open files of each process.", example="1024", maximum=1 << 20
     )
     file_size_bytes: int | None = _limit("file-size", Unit.BYTES, "Size of each written file.", example="1G")
     output_bytes: int | None = _limit("output", Unit.BYTES, "Bytes of stdout and stderr together.", example="1G")
@@ -140,11 +142,11 @@ class Limits:
     idle_seconds: float | None = _limit("idle-timeout", Unit.SECONDS, "Seconds without output.", example="600.0")
 
     def __post_init__(self) -> None:
-        for name, value in self.asked().items():
+        for name, value in self.requested().items():
             LIMITS[name].check(value)
 
-    def asked(self) -> dict[str, int | float]:
-        """Only what was asked for."""
+    def requested(self) -> dict[str, int | float]:
+        """The limits that are set, by name."""
         return {name: value for name in self.__slots__ if (value := getattr(self, name)) is not None}
 
     @classmethod

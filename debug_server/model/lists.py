@@ -12,7 +12,7 @@ _SHOWN = 80
 def check_list(value: Sequence[str], *, what: str) -> list[str]:
     """The items of ``value``; InvalidInputError for a single string or bytes."""
     if isinstance(value, str | bytes):
-        raise InvalidInputError(f"{what} {_shown(value)} is one text: write a list of texts, such as [{_shown(value)}]")
+        raise InvalidInputError(f"{what} {_shown(value)} is a string: write a list, such as [{_shown(value)}]")
     return list(value)
 
 
@@ -20,8 +20,8 @@ def check_argv(value: Sequence[str]) -> list[str]:
     """A program and its arguments; InvalidInputError for one shell command line, which would not be split."""
     if isinstance(value, str | bytes):
         raise InvalidInputError(
-            f"argv {_shown(value)} is one text: write a list such as ['ls', '-l'],"
-            ' or ["sh", "-c", text] for a line that a shell is to read',
+            f"argv {_shown(value)} is a string: write a list such as ['ls', '-l'],"
+            ' or ["sh", "-c", line] for a shell command line',
             field="argv",
         )
     return list(value)

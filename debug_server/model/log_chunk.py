@@ -1,4 +1,4 @@
-"""A piece of a command's log, as whoever watches it gets it."""
+"""LogChunk: a range of one stream of a log, as observers receive it (``LogPiece`` on the wire)."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from datetime import datetime
 class LogChunk:
     """A piece of one stream.
 
-    ``data`` are the bytes as written. ``text`` is what can be read once they have come: it leaves out a character that
-    is not complete yet, begins with the rest of one that was not, and has U+FFFD for bytes that are not UTF-8.
+    ``data`` has the bytes as written. ``text`` has the characters that these bytes complete: a character that is split
+    between chunks is in the text of the later chunk. Invalid UTF-8 is replaced by U+FFFD.
     """
 
     stream: str

@@ -1,4 +1,4 @@
-"""Names that become file names, checked once, at the edge; and addresses as they may be shown."""
+"""Checks names that become file names, and removes credentials from URLs."""
 
 from __future__ import annotations
 

@@ -28,11 +28,11 @@ class NewCommand(SpecColumns, total=False):
     priority: int
     queue_key: str | None
     key_limit: int  # how many with the queue_key may be active at once
-    key_bound: int | None  # how many of them may wait
+    key_max_pending: int | None  # how many of them may wait
     order_key: str | None  # commands with the same key run one after the other, in the order in which they were added
-    idempotency_key: str | None  # of the session: a second command with it is the first
+    idempotency_key: str | None  # unique in the session: a repeated add returns the first command
     subject: str | None  # carried by its events
     metadata: Mapping[str, Any] | None
-    claim_owner: str | None  # claimed at once, attempt 1
-    in_turn: bool  # claimed only if it could start now
+    claim_owner: str | None  # owner that claims the command at once, as attempt 1
+    in_turn: bool  # with claim_owner: claim it only if nothing waits before it and its key has a free slot
     max_pending: int | None  # how many commands may wait in total

@@ -1,4 +1,4 @@
-"""Plans: the parts of a session or a command that steer the engine and have no other column.
+"""Plans: the data of a session or a command that controls the engine and has no other column.
 
 A plan is typed and versioned, has its own column, and never changes after it is written. ``metadata`` belongs to the
 caller and has no effect.
@@ -72,7 +72,7 @@ class SessionPlan:
     scratch: bool = False  # an empty directory, removed at the end
     branch_tree: BranchWorktreePlan | None = None
     environment: EnvironmentPlan | None = None
-    process: str | None = None  # close the session when this process is dead and its commands have ended
+    process: str | None = None  # owner name of a process: close the session when it is dead and all commands ended
     after: tuple[str, ...] = ()  # argv of a program to run when the session closes
     forked_from: int | None = None
 
@@ -95,7 +95,7 @@ class SessionPlan:
 class CommandPlan:
     """How a command is run, and what happens at its end."""
 
-    inline: bool = False  # its caller waits for it in the process that started it
+    inline: bool = False  # run in the foreground: its caller waits in the same process
     worker: WorkerIdentity | None = None  # a run of a supervised worker, whose supervisor handles its end
     closes_session: bool = False  # the session is closed after it
     artifacts: tuple[str, ...] = ()  # patterns of files to keep when it has ended
@@ -109,7 +109,7 @@ class CommandPlan:
     orphan_seconds: float | None = None
 
     @property
-    def has_follow_up(self) -> bool:
+    def may_have_follow_up(self) -> bool:
         """Whether there is something to do after the command's end."""
         return bool(self.artifacts) or self.closes_session or self.inline
 
@@ -121,16 +121,16 @@ class CommandPlan:
     def from_json(cls, data: dict[str, Any]) -> Self:
         """From a column."""
         known = _known(cls, data, "command")
-        if (mark := known.get("worker")) is not None:
-            known["worker"] = WorkerIdentity(**mark)
+        if (worker := known.get("worker")) is not None:
+            known["worker"] = WorkerIdentity(**worker)
         return cls(**known)
 
 
 def _to_json(value: Any) -> dict[str, Any]:
     """The version, and the fields that differ from their defaults."""
-    said = {item.name: getattr(value, item.name) for item in fields(value)}
+    values = {item.name: getattr(value, item.name) for item in fields(value)}
     return {"version": VERSION} | {
-        item.name: _plain(said[item.name]) for item in fields(value) if said[item.name] != item.default
+        item.name: _plain(values[item.name]) for item in fields(value) if values[item.name] != item.default
     }
 
 

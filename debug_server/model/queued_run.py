@@ -14,15 +14,15 @@ from debug_server.model.records import NewEvent
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueuedRun:
-    """What to run, where, and where it stands in the queue."""
+    """What to run, where, and with which place in the queue."""
 
     spec: CommandSpec
-    place: SessionPlan  # where it runs
+    session_plan: SessionPlan  # where it runs
     repository_id: int | None = None
     priority: int = 0
-    queue_key: str | None = None  # of one key at most key_limit run at a time and at most key_bound wait
+    queue_key: str | None = None  # of one key at most key_limit run at a time and at most key_max_pending wait
     key_limit: int = 1
-    key_bound: int | None = None
+    key_max_pending: int | None = None
     order_key: str | None = None  # runs of one key run in order, one at a time
     requested_by: str | None = None
     subject: str | None = None  # of the command's events
@@ -34,4 +34,4 @@ class QueuedRun:
     owner_token_id: int | None = None
     idempotency_key: str | None = None
     # Makes the event that is stored when the queue is full; None: raise QueueFullError.
-    refused: Callable[[str], NewEvent] | None = None
+    event_if_full: Callable[[str], NewEvent] | None = None

@@ -66,7 +66,7 @@ class Worktree:
     lease_token: str | None
     generation: int  # each lease adds one; a holder with an older number can change nothing
     lease_expires_at: datetime | None
-    process: str | None = None  # owner name of the process with the lease; None: unknown, the lease ends only by time
+    process: str | None = None  # owner name of the process that holds the lease; None: it ends only by expiry
     backend: str  # overlay or pool
     metadata: dict[str, Any] = field(default_factory=dict)
     created_at: datetime
@@ -84,7 +84,7 @@ class Cleanup:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Session:
-    """A lease, an environment and the commands run in them."""
+    """A workspace or directory, and the commands run in it."""
 
     id: int
     repository_id: int | None
@@ -111,7 +111,7 @@ class Session:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Artifact:
-    """A file that a command left and that is kept."""
+    """A file kept from a command."""
 
     id: int
     session_id: int
@@ -197,16 +197,16 @@ class Schedule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DueTime:
-    """A due time of a schedule; one process takes it, in the commit that acts on it."""
+    """A due time of a schedule; one process claims it, in the commit of its action."""
 
     schedule: str
     moment: datetime  # the last of the missed times
-    since: datetime  # the row's due time; if the row has another value, another process took it
+    since: datetime  # the row's due time; if the row has another value, another process has claimed it
     next_at: datetime
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outgoing:
+class OutgoingMessage:
     """A message that must leave the server, kept until it is delivered or given up."""
 
     id: int

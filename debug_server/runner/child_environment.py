@@ -20,7 +20,7 @@ def default_base(environ: Mapping[str, str]) -> dict[str, str]:
     return base
 
 
-def build(
+def command_variables(
     base: Mapping[str, str],
     *,
     environment: Mapping[str, str],

@@ -1,4 +1,4 @@
-"""Runs a cleanup program after a session has ended, for what is outside the process tree (containers)."""
+"""Runs the program that removes what a session left outside its process trees, such as containers."""
 
 from __future__ import annotations
 
@@ -29,15 +29,16 @@ def run_cleanup_program(argv: Sequence[str], *, seconds: float) -> str | None:
         return f"{argv[0]} cannot be started: {error.strerror}"
     with process:
         try:
-            _, said = process.communicate(timeout=seconds)
+            _, error_output = process.communicate(timeout=seconds)
         except subprocess.TimeoutExpired:
             return f"{argv[0]} did not end within {seconds:g} s"
         finally:
-            # It leads a session: kill its children too, which may hold the pipe.
+            # It leads a process group: kill its children too; one may hold the pipe open.
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(process.pid, signal.SIGKILL)
     if process.returncode == 0:
         return None
     return (
-        said.decode("utf-8", "replace").strip()[-_MAX_MESSAGE:] or f"{argv[0]} ended with status {process.returncode}"
+        error_output.decode("utf-8", "replace").strip()[-_MAX_MESSAGE:]
+        or f"{argv[0]} ended with status {process.returncode}"
     )

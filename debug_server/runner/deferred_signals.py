@@ -21,25 +21,25 @@ class _Held:
     def __init__(self, handlers: dict[int, Callable[[int, FrameType | None], Any]]) -> None:
         self.handlers = handlers
         self.pending: list[int] = []
-        self.inside = False  # an interruptible part
-        self.open = False
-        self.over = False
-        self.tell = sys.unraisablehook
+        self.in_interruptible_part = False
+        self.handlers_may_run = False
+        self.ended = False
+        self.previous_hook = sys.unraisablehook
 
-    def arrived(self, number: int, frame: FrameType | None) -> None:
-        """Python calls it between any two instructions of the main thread."""
-        if not (self.open or self.over):
+    def handle_signal(self, number: int, frame: FrameType | None) -> None:
+        """Our handler for the deferred signals; Python may call it between any two instructions of the main thread."""
+        if not (self.handlers_may_run or self.ended):
             self.pending.append(number)
             return
-        self.open = False  # it may raise, and the code that catches it must not be interrupted again
+        self.handlers_may_run = False  # it may raise, and the code that catches it must not be interrupted again
         self.handlers[number](number, frame)
-        self.open = True
+        self.handlers_may_run = True
 
-    def dropped(self, unraisable: sys.UnraisableHookArgs) -> None:
-        """Called by Python for an exception that nothing could catch: the part stays interruptible."""
+    def handle_unraisable(self, unraisable: sys.UnraisableHookArgs) -> None:
+        """Our ``sys.unraisablehook``: after an interrupt that no code could catch, the part stays interruptible."""
         if issubclass(unraisable.exc_type, KeyboardInterrupt):
-            self.open = self.inside
-        self.tell(unraisable)
+            self.handlers_may_run = self.in_interruptible_part
+        self.previous_hook(unraisable)
 
     def deliver(self) -> None:
         """Call the handlers of the signals that arrived meanwhile."""
@@ -53,7 +53,10 @@ _held: _Held | None = None  # of the main thread: Python runs handlers only ther
 
 @contextmanager
 def defer_signals() -> Iterator[None]:
-    """Defer handlers until the end of the block, except in ``interruptible`` parts; not called if one has raised."""
+    """Run signal handlers only at the end of the block and in its ``interruptible`` parts.
+
+    If one raises KeyboardInterrupt, the signals that are still pending are dropped.
+    """
     global _held
     if _held is not None or not _in_main_thread():
         yield
@@ -62,15 +65,15 @@ def defer_signals() -> Iterator[None]:
     holder = _Held({number: handler for number, handler in found.items() if callable(handler)})
     try:
         for number in holder.handlers:
-            signal.signal(number, holder.arrived)
-        _held, sys.unraisablehook = holder, holder.dropped
+            signal.signal(number, holder.handle_signal)
+        _held, sys.unraisablehook = holder, holder.handle_unraisable
         yield
     except KeyboardInterrupt:
         holder.pending.clear()
         raise
     finally:
-        _held, holder.over = None, True  # first: a handler that raises now must not prevent restoring the others
-        sys.unraisablehook = holder.tell
+        _held, holder.ended = None, True  # first: a handler that raises now must not prevent restoring the others
+        sys.unraisablehook = holder.previous_hook
         for number, handler in holder.handlers.items():
             signal.signal(number, handler)
         holder.deliver()
@@ -78,17 +81,17 @@ def defer_signals() -> Iterator[None]:
 
 @contextmanager
 def interruptible() -> Iterator[None]:
-    """A part of a deferred block that may be interrupted; the code that catches the exception undoes it."""
+    """Let handlers run, and raise, in this part of a deferred block; whoever catches the exception undoes the part."""
     holder = _held
     if holder is None or not _in_main_thread():
         yield
         return
     try:
-        holder.open = holder.inside = True
+        holder.handlers_may_run = holder.in_interruptible_part = True
         holder.deliver()
         yield
     finally:
-        holder.open = holder.inside = False
+        holder.handlers_may_run = holder.in_interruptible_part = False
 
 
 def await_readable(connection: socket.socket, timeout: float | None) -> None:

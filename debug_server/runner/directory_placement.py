@@ -17,8 +17,8 @@ _TOP_OF_HIERARCHIES = 0x00020000
 def spread_subdirectories(directory: Path) -> None:
     """Place each subdirectory separately, where the file system supports it (ext4: ``chattr +T``).
 
-    ext4 puts a new file into the inode group of its directory, and skips every inode there that was freed within the
-    last minutes. Near a folder whose files are created and removed often, a new log costs a millisecond.
+    ext4 allocates the inode of a new file in the block group of its directory, and skips inodes there that were freed
+    in the last minutes. In a group shared with a folder whose files come and go, creating a log takes a millisecond.
     """
     with contextlib.suppress(OSError):  # another file system, or a directory of another user
         descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)

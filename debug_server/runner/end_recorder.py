@@ -4,7 +4,7 @@
        |                 ^
        +--kept here------+ retry (repeated until it succeeds)
 
-An end that is kept here is also in the command's run directory: if this process dies first, recovery reads it there.
+A kept end is also in the command's run directory: if this process dies first, recovery reads it there.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from debug_server.runner.running_command import RunningCommand
 from debug_server.runner.spec import CommandResult
 
 _LOG = logging.getLogger(__name__)
-STORE_SECONDS = 60.0  # how long a waiting caller waits for the store
+STORE_SECONDS = 60.0  # how long the end of a command is retried for a caller that waits
 STORE_RETRY = 0.25
 _SHORT_RETRY = 0.01
 
@@ -49,7 +49,7 @@ class End:
 
     @property
     def result(self) -> CommandResult:
-        """For the caller."""
+        """The result that the caller of the command gets."""
         status = status_for(self.record.reason)
         return CommandResult(self.command.id, status, self.record.exit_code, self.log_path, exit=self.record)
 
@@ -63,20 +63,20 @@ class EndRecorder:
         self._kept: dict[int, End] = {}
 
     @property
-    def kept(self) -> list[int]:
+    def unrecorded(self) -> list[int]:
         """The commands whose end the store does not have yet."""
         with self._lock:
             return sorted(self._kept)
 
     def record(self, end: End, *, seconds: float) -> None:
         """Set the command's terminal state; UnrecordedEndError if the store is still unavailable after ``seconds``."""
-        deadline = time.monotonic() + max(seconds, STORE_RETRY)  # full disk: the second try can use the reserve
+        deadline = time.monotonic() + max(seconds, STORE_RETRY)  # on a full disk the first try frees the reserve
         while True:
             try:
                 self._finish(end)
             except StoreUnavailableError as error:
                 if time.monotonic() >= deadline:
-                    self._keep(end, error)
+                    raise self._postpone(end, error) from error
                 time.sleep(_SHORT_RETRY if seconds < STORE_RETRY else STORE_RETRY)
             else:
                 return
@@ -117,20 +117,21 @@ class EndRecorder:
                 handle=end.handle,
             )
         except ConflictError:
-            # After a connection that broke during the commit, this may be the second try.
+            # The connection may have broken after an earlier try was committed: then the row already has this end.
             row = self._store.commands.get(command.id)
             if not (is_claim_of(row, command) and row.exit == end.record):
                 raise
 
-    def _keep(self, end: End, error: StoreUnavailableError) -> None:
+    def _postpone(self, end: End, error: StoreUnavailableError) -> UnrecordedEndError:
+        """Keep the end for ``retry``; returns the error for the caller."""
         number = end.command.id
         with self._lock:
             self._kept[number] = end
         _LOG.warning("end_postponed", extra={"command_id": number, "error": str(error)})
-        raise UnrecordedEndError(
+        return UnrecordedEndError(
             f"command {number} has ended ({end.record.reason.value}), but that could not be recorded: {error}",
             end.result,
-        ) from error
+        )
 
     def _drop(self, number: int) -> None:
         with self._lock:

@@ -5,7 +5,8 @@
            -> build lock       --another built it meanwhile-->  handle (hit)
            -> build at the final path -> inventory -> seal by atomic rename -> handle (miss)
 
-A builder killed anywhere on the way leaves a folder without a seal; the next one ends its tool and removes it.
+A builder that is killed at any step leaves a folder without a seal; the next builder kills its tool, if it still runs,
+and removes the folder.
 """
 
 from __future__ import annotations
@@ -24,22 +25,28 @@ from debug_server.runner.cancellation import Cancellation
 from debug_server.runner.environments import leases
 from debug_server.runner.environments.build_context import BuildContext
 from debug_server.runner.environments.build_lock import BuildLock, build_lock
-from debug_server.runner.environments.build_plan import BuildPlan, check_metadata, check_parts, difference, make_plan
+from debug_server.runner.environments.build_plan import (
+    BuildPlan,
+    check_extras_and_groups,
+    check_metadata,
+    difference,
+    make_plan,
+)
 from debug_server.runner.environments.builders import choose_builder
 from debug_server.runner.environments.checked_build import build_checked
-from debug_server.runner.environments.collector import GRACE_SECONDS, Collection, collect, remove_superseded
+from debug_server.runner.environments.collector import GRACE_SECONDS, GarbageCollection, collect, remove_superseded
 from debug_server.runner.environments.handle import BuildReport, EnvironmentHandle
 from debug_server.runner.environments.interpreters import Interpreter, Interpreters
-from debug_server.runner.environments.inventory import Inventory, owners, take_inventory
+from debug_server.runner.environments.inventory import Inventory, distributions_of, take_inventory
 from debug_server.runner.environments.layout import Layout, key_of, key_of_directory
 from debug_server.runner.environments.listing import InstalledEnvironment, list_environments, record_verified
 from debug_server.runner.environments.manifests import read_manifests
 from debug_server.runner.environments.probes import ProbeCache
-from debug_server.runner.environments.protection import open_folders
+from debug_server.runner.environments.protection import make_folders_writable
 from debug_server.runner.environments.request import EnvironmentRequest
 from debug_server.runner.environments.seal import (
     Seal,
-    inspect,
+    find_damage,
     is_usable,
     read_damage,
     read_inventory,
@@ -52,7 +59,7 @@ from debug_server.worktrees.dependency_state import DependencyStateStore, safe_k
 
 __all__ = [
     "BuildReport",
-    "Collection",
+    "GarbageCollection",
     "EnvironmentHandle",
     "EnvironmentManager",
     "EnvironmentRequest",
@@ -66,7 +73,7 @@ _COMPILE = "import compileall, sys; compileall.compile_dir(sys.argv[1], quiet=2,
 
 class _NullLog:
     def write(self, text: str, stream: str = "system") -> None:
-        """Nobody listens."""
+        """Drop the text."""
 
 
 class EnvironmentManager:
@@ -96,16 +103,16 @@ class EnvironmentManager:
         log: LogSink | None = None,
         cancellation: Cancellation | None = None,
     ) -> EnvironmentHandle:
-        """The environment for ``request``, built if need be; ``root/<name>`` leads to it.
+        """Return the environment for ``request``, and build it if there is none; ``root/<name>`` links to it.
 
-        ``force`` builds anew and leaves the old one to those who use it. ``verify`` checks every file first.
-        ``log`` hears the builder live. EnvironmentBuildError says what failed, in the tool's words. With a
-        ``cancellation`` the build, or the wait for another's, ends when it is requested: StartCancelledError. Whoever
+        ``force`` builds a new one; processes that use the old one keep it. ``verify`` checks every file first. ``log``
+        gets the output of the build tool as it is written. EnvironmentBuildError contains the last lines of the tool.
+        A ``cancellation`` ends the build, or the wait for another build of it, with StartCancelledError; a caller that
         waits for the same environment then builds it.
         """
         cancellation = cancellation or Cancellation()
         begun, asked_ns = time.monotonic(), time.time_ns()
-        plan = self._plan(request)
+        plan = self._make_plan(request)
         if verify and not force and read_seal(self._layout, plan.fingerprint) is not None:
             self.verify(plan.fingerprint)
         seal, reason = None if force else self._reuse(plan.fingerprint), "sealed"
@@ -123,14 +130,17 @@ class EnvironmentManager:
         return self._handle(seal, report)
 
     def plan_fingerprint(self, request: EnvironmentRequest) -> str:
-        """The fingerprint that ``ensure(request)`` would serve; builds nothing."""
-        return self._plan(request).fingerprint
+        """The fingerprint of the environment that ``ensure(request)`` would return; builds nothing."""
+        return self._make_plan(request).fingerprint
 
     def verify(self, fingerprint: str, *, log: LogSink | None = None) -> dict[str, str]:
-        """Check every file; path -> what is wrong. A damaged environment is served no more, and rebuilt on demand."""
+        """Check every file; returns path -> problem.
+
+        A damaged environment is not used again: the next request rebuilds it.
+        """
         with self._locked(fingerprint, log or _NullLog()):
-            seal = self._sealed(fingerprint)
-            wrong = inspect(self._layout, seal, contents=True)
+            seal = self._require_seal(fingerprint)
+            wrong = find_damage(self._layout, seal, contents=True)
             if not wrong:
                 record_verified(self._layout, seal)
             else:
@@ -140,20 +150,21 @@ class EnvironmentManager:
     def compile_bytecode(self, handle: EnvironmentHandle, *, log: LogSink | None = None) -> None:
         """Compile the packages to bytecode and seal them again.
 
-        Installing leaves this out, because it takes many times as long; runs do not write bytecode. Call it when
-        nobody waits.
+        Builds skip this, because it takes many times as long as installing, and commands do not write bytecode. Call it
+        when no command waits for the environment.
         """
         if handle.fingerprint is None:
             raise InvalidInputError("only an environment that ensure() returned can be compiled")
         with self._locked(handle.fingerprint, log or _NullLog()) as lock, handle.hold():
-            seal = self._sealed(handle.fingerprint)
+            seal = self._require_seal(handle.fingerprint)
             context = self._context(self._layout.environments / seal.directory, log or _NullLog())
             packages = context.target / "lib"
             known = read_inventory(self._layout, seal)
             lock.begin(context.target)
-            open_folders(context.target)
+            make_folders_writable(context.target)
             context.run([seal.python, "-I", "-c", _COMPILE, str(packages)], cwd=self.root)
-            # Only what was added is taken as it is found: a file that was changed since must not become the right one.
+            # Only new files get a new digest. A file that was changed since keeps its old one, so that it stays
+            # damaged.
             listed = take_inventory(context.target).entries | (known.entries if known else {})
             write_seal(self._layout, seal, Inventory(listed))
             lock.finish()
@@ -164,27 +175,27 @@ class EnvironmentManager:
         max_idle: float | timedelta | None = None,
         max_bytes: int | None = None,
         grace: float = GRACE_SECONDS,
-    ) -> Collection:
-        """Remove what is idle for longer than ``max_idle``, then the longest idle beyond ``max_bytes``.
+    ) -> GarbageCollection:
+        """Remove environments idle for longer than ``max_idle``, then the longest idle ones above ``max_bytes``.
 
-        What is in use stays, and so does what was asked for within ``grace`` seconds. What killed builders and forced
-        rebuilds have left goes in any case.
+        An environment that is in use, or was requested in the last ``grace`` seconds, is kept. What killed builders and
+        forced rebuilds left is always removed.
         """
         seconds = max_idle.total_seconds() if isinstance(max_idle, timedelta) else max_idle
         return collect(self._layout, max_idle=seconds, max_bytes=max_bytes, grace=grace)
 
     def installed(self) -> list[InstalledEnvironment]:
-        """The complete environments, the longest unused first."""
+        """The complete environments, least recently used first."""
         return list_environments(self._layout)
 
     def interpreters(self) -> list[Interpreter]:
         """The interpreters that ``metadata={"python": …}`` can name."""
         return self._interpreters.installed()
 
-    def _plan(self, request: EnvironmentRequest) -> BuildPlan:
+    def _make_plan(self, request: EnvironmentRequest) -> BuildPlan:
         check_metadata(request)
         manifests = read_manifests(request)
-        check_parts(request, manifests)
+        check_extras_and_groups(request, manifests)
         builder = choose_builder(request, manifests, self._probes)
         wanted = None if builder.brings_python else (request.metadata or {}).get("python")
         return make_plan(request, manifests, self._interpreters.find(wanted), builder)
@@ -194,7 +205,8 @@ class EnvironmentManager:
         if seal is None:
             return None
         with leases.shared(self._layout.leases / seal.directory):
-            # Under the lease no collector can come between this look and the new time of last use.
+            # While we hold the lease, no collector can remove it between this check and the update of its time of last
+            # use.
             return seal if read_seal(self._layout, fingerprint) == seal and is_usable(self._layout, seal) else None
 
     def _build_once(
@@ -202,7 +214,7 @@ class EnvironmentManager:
     ) -> tuple[Seal, str, bool]:
         with self._locked(plan.fingerprint, log, cancellation) as lock:
             seal = self._reuse(plan.fingerprint)
-            # A forced build that began after we asked is as new as ours would be.
+            # A forced build that began after our request is as new as ours would be.
             if seal is not None and (since_ns is None or seal.started_ns >= since_ns):
                 return seal, "built by another meanwhile", True
             reason = self._reason(plan, forced=since_ns is not None)
@@ -245,7 +257,7 @@ class EnvironmentManager:
 
     def _check_unchanged(self, plan: BuildPlan) -> None:
         if read_manifests(plan.request).digest != plan.manifests.digest:
-            raise EnvironmentBuildError("a manifest changed while its environment was built: ask again")
+            raise EnvironmentBuildError("a manifest changed while its environment was built: retry")
 
     def _reason(self, plan: BuildPlan, *, forced: bool) -> str:
         if forced:
@@ -259,11 +271,11 @@ class EnvironmentManager:
         return difference(before, plan.components) if isinstance(before, dict) else "not built yet"
 
     def _packages_of(self, seal: Seal, wrong: set[str]) -> list[str]:
-        """Whose files in the builder's cache may be the damaged ones, as hard links."""
+        """The packages whose files in the builder's cache may be damaged too: they are hard links to these files."""
         inventory = read_inventory(self._layout, seal)
         if inventory is None or seal.builder not in ("uv", "venv"):
             return list(seal.packages)
-        return owners(self._layout.environments / seal.directory, wrong, inventory.entries)
+        return distributions_of(self._layout.environments / seal.directory, wrong, inventory.entries)
 
     def _record_name(self, plan: BuildPlan, seal: Seal) -> None:
         name = plan.request.name
@@ -283,13 +295,15 @@ class EnvironmentManager:
             draft.replace(link)
         except OSError as error:
             draft.unlink()
-            raise EnvironmentBuildError(f"{str(link)!r} is in the way of an environment's name: remove it") from error
+            raise EnvironmentBuildError(
+                f"{str(link)!r} cannot be replaced by a link to the environment: remove it"
+            ) from error
 
     def _handle(self, seal: Seal, report: BuildReport) -> EnvironmentHandle:
         path = self._layout.environments / seal.directory
         return EnvironmentHandle(path, Path(seal.python), seal.fingerprint, home=self.root, build=report)
 
-    def _sealed(self, fingerprint: str) -> Seal:
+    def _require_seal(self, fingerprint: str) -> Seal:
         seal = read_seal(self._layout, fingerprint)
         if seal is None:
             raise InvalidInputError(f"there is no environment with the fingerprint {fingerprint!r}")
@@ -307,8 +321,8 @@ class EnvironmentManager:
 
     @contextmanager
     def _locked(self, fingerprint: str, log: LogSink, cancellation: Cancellation | None = None) -> Iterator[BuildLock]:
-        path, asked = self._layout.lock(key_of(fingerprint)), cancellation or Cancellation()
-        with build_lock(path, timeout=self._build_timeout, log=log, cancellation=asked) as lock:
+        path, cancellation = self._layout.lock(key_of(fingerprint)), cancellation or Cancellation()
+        with build_lock(path, timeout=self._build_timeout, log=log, cancellation=cancellation) as lock:
             yield lock
 
 

@@ -27,7 +27,10 @@ class Notice:
 
 
 class Inotify:
-    """One inotify instance, and an eventfd with which another thread ends ``wait``. OSError without resources."""
+    """One inotify instance, and an eventfd with which another thread ends ``wait``.
+
+    OSError if the kernel has no inotify instance or descriptor left.
+    """
 
     def __init__(self) -> None:
         self._bell = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
@@ -48,12 +51,12 @@ class Inotify:
         """Stop watching; a descriptor that the kernel already removed is ignored."""
         _libc.inotify_rm_watch(self._descriptor, descriptor)
 
-    def ring(self) -> None:
+    def interrupt_wait(self) -> None:
         """End the current or the next ``wait``."""
         os.eventfd_write(self._bell, 1)
 
     def wait(self, seconds: float | None) -> None:
-        """Wait for a notice, ``ring`` or the time; None waits forever."""
+        """Wait for a notice, ``interrupt_wait`` or ``seconds``; None waits forever."""
         for descriptor, _ in self._poller.poll(None if seconds is None else seconds * 1000):
             if descriptor == self._bell:
                 os.eventfd_read(self._bell)
@@ -73,7 +76,7 @@ class Inotify:
         return found
 
     def close(self) -> None:
-        """Close the descriptors; the kernel removes the watches with the last copy."""
+        """Close the descriptors; the kernel removes the watches when no process has the inotify descriptor open."""
         os.close(self._descriptor)
         os.close(self._bell)
 

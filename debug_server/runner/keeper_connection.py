@@ -21,7 +21,7 @@ from debug_server.runner.deferred_signals import await_readable
 from debug_server.runner.keeper import frames
 from debug_server.runner.keeper.linux import start_time
 from debug_server.runner.keeper.rundir import SOCKET
-from debug_server.runner.keeper_process import resume
+from debug_server.runner.keeper_process import continue_if_stopped
 
 _ANSWER_SECONDS = 30.0  # a keeper answers as soon as it gets a CPU
 
@@ -32,7 +32,7 @@ class KeeperConnection:
     def __init__(self, connection: socket.socket, pid: int | None = None) -> None:
         self._connection = connection
         self._process = None if pid is None else (pid, start_time(pid) or 0)
-        self.heard = -math.inf  # monotonic time of the last message
+        self.last_message_at = -math.inf  # monotonic time of the last message
         self._buffer = frames.FrameBuffer()
         self._waiting: deque[dict[str, Any]] = deque()
         self._send_lock = threading.Lock()
@@ -69,7 +69,7 @@ class KeeperConnection:
             with self._send_lock:
                 self._connection.sendall(frame)
         except OSError as error:
-            raise KeeperError(f"the keeper no longer listens: {error.strerror}") from error
+            raise KeeperError(f"the connection to the keeper is closed: {error.strerror}") from error
 
     def receive(self, timeout: float | None = None) -> dict[str, Any] | None:
         """The next message; None when the keeper has closed; TimeoutError after ``timeout``."""
@@ -82,7 +82,7 @@ class KeeperConnection:
                 received = None
             if received is None:
                 return None
-            self.heard = time.monotonic()
+            self.last_message_at = time.monotonic()
             self._waiting.extend(_decode(kind, payload) for kind, payload in received)
         return self._waiting.popleft()
 
@@ -115,20 +115,20 @@ class KeeperConnection:
                 if not reply["ok"]:
                     raise KeeperError(f"stdin: {reply['error']}")
                 return
-        raise KeeperError("the command ended before it took its input")
+        raise KeeperError("the command ended before it read its input")
 
     def wake(self) -> None:
-        """Continue a stopped keeper, if this is the connection that it was started with."""
+        """Send SIGCONT to the keeper if it is stopped; only connections from the pool know its pid."""
         if self._process is not None:
-            resume(*self._process)
+            continue_if_stopped(*self._process)
 
     def hang_up(self) -> None:
-        """End the connection from another thread than the one that receives."""
+        """Shut the connection down, so that a ``receive`` in another thread returns."""
         with contextlib.suppress(OSError):
             self._connection.shutdown(socket.SHUT_RDWR)
 
-    def detach(self) -> socket.socket:
-        """The socket, to continue in another way; nothing may have been received yet."""
+    def raw_socket(self) -> socket.socket:
+        """The raw socket, for a caller that reads it itself; call it before anything was received."""
         return self._connection
 
     def close(self) -> None:

@@ -28,7 +28,7 @@ _BOOT = (
     "main(int(sys.argv[1]), sys.argv[2], int(sys.argv[4]))"
 )
 _START_SECONDS = 20.0
-_SPARE_SECONDS = 30.0
+_KEEPER_SECONDS = 30.0
 _RETRY_SECONDS = 0.2  # after no process could be created
 _STOPPED_SECONDS = 10.0  # a fork server that stays stopped is replaced
 _CHECK_SECONDS = 1.0
@@ -37,10 +37,11 @@ _CHECK_SECONDS = 1.0
 class KeeperPool:
     """One fork server and the idle keepers; started on first use, safe to share between threads."""
 
-    def __init__(self, *, containment: str = "auto", spares: int = 2, kept: int = 8) -> None:
+    def __init__(self, *, containment: str = "auto", spares: int = 2, max_idle: int = 8) -> None:
         self._containment = containment
         self._spares = max(1, spares)
-        self._kept = max(self._spares, kept)  # an idle keeper costs 2 MB and starts a command faster than a new one
+        # An idle keeper takes 2 MB and starts a command faster than a new one.
+        self._max_idle = max(self._spares, max_idle)
         self._lock = threading.Lock()
         self._process: subprocess.Popen[bytes] | None = None
         self._socket: socket.socket | None = None
@@ -60,7 +61,7 @@ class KeeperPool:
 
     def take(self) -> KeeperConnection:
         """An idle keeper; ResourcesExhaustedError when none can be created for 30 s."""
-        deadline = time.monotonic() + _SPARE_SECONDS
+        deadline = time.monotonic() + _KEEPER_SECONDS
         while True:
             try:
                 return self._take()
@@ -89,13 +90,13 @@ class KeeperPool:
     def give_back(self, connection: KeeperConnection) -> None:
         """Return a keeper whose command has ended; it serves another one, or ends if there are enough."""
         with self._lock:
-            if self._socket is not None and len(self._idle) < self._kept:
+            if self._socket is not None and len(self._idle) < self._max_idle:
                 self._idle.append(connection)
                 return
         connection.close()
 
-    def shed(self) -> None:
-        """Close idle keepers: each holds processes that other work could have."""
+    def close_idle(self) -> None:
+        """Close the idle keepers: each one counts against the limit of processes."""
         with self._lock:
             idle, self._idle = self._idle, deque()
         for connection in idle:
@@ -114,7 +115,7 @@ class KeeperPool:
                 message, descriptors = self._await_keeper(channel)
             received = bool(message)
         except TimeoutError as error:
-            raise KeeperError(f"no keeper was ready within {_SPARE_SECONDS:g} s: the machine is overloaded") from error
+            raise KeeperError(f"no keeper was ready within {_KEEPER_SECONDS:g} s: the machine is overloaded") from error
         except OSError:
             return None
         finally:
@@ -138,7 +139,7 @@ class KeeperPool:
                 message, descriptors, _, _ = socket.recv_fds(channel, 4, 1)
             except TimeoutError:
                 silent = time.monotonic() - began
-                if silent >= _SPARE_SECONDS:
+                if silent >= _KEEPER_SECONDS:
                     raise
                 self._wake(channel, end=silent >= _STOPPED_SECONDS)
             else:
@@ -214,8 +215,8 @@ class KeeperPool:
             self._socket.close()
             self._socket = None
         if self._process is not None:
-            # Without its socket it ends after its last keeper, which may be long after this process. A stopped one
-            # would stay forever.
+            # Without its socket it ends after its last keeper, which may be long after this process. If it is
+            # stopped (SIGSTOP), it would never end: continue it.
             self._process.send_signal(signal.SIGCONT)
             with contextlib.suppress(
                 RuntimeError

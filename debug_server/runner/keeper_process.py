@@ -35,16 +35,16 @@ def is_stopped(state: str | None) -> bool:
     return state is not None and state in "Tt"
 
 
-def resume(pid: int, started: int) -> None:
+def continue_if_stopped(pid: int, started: int) -> None:
     """Continue that process if it is stopped; only its own command, or an accident, stops a keeper."""
     if is_stopped(process_state(pid, started)):
         _signal(pid, started, signal.SIGCONT)
 
 
-def resume_keeper(handle: dict[str, Any]) -> None:
+def continue_keeper_if_stopped(handle: dict[str, Any]) -> None:
     """Continue the keeper of a handle if it is stopped."""
     if handle["keeper"]["boot_id"] == boot_id():
-        resume(handle["keeper"]["pid"], handle["keeper"]["start_time"])
+        continue_if_stopped(handle["keeper"]["pid"], handle["keeper"]["start_time"])
 
 
 def end_keeper(handle: dict[str, Any]) -> None:
@@ -71,11 +71,11 @@ def end_tree(handle: dict[str, Any]) -> list[int]:
     if keeper["boot_id"] != boot_id():
         return []
     # What left one of the groups may still be in another, which can be removed only once it has ended.
-    outside = _empty(MarkedTree(f"{keeper['pid']}-{keeper['start_time']}"))
-    return sorted({*outside, *_empty(rebuild(handle["tree"]))})
+    outside = _kill_all(MarkedTree(f"{keeper['pid']}-{keeper['start_time']}"))
+    return sorted({*outside, *_kill_all(rebuild(handle["tree"]))})
 
 
-def _empty(tree: Tree) -> list[int]:
+def _kill_all(tree: Tree) -> list[int]:
     """End all processes; the fork server may do the same at the same time."""
     for _ in range(_KILL_PASSES):
         if not tree.empty():

@@ -80,13 +80,13 @@ def launch(
         keepers_dir.mkdir(mode=0o700, parents=True)
     message = order.to_json(run_dir)
     for _ in range(3):
-        connection = _order(pool, message)
+        connection = _send_order(pool, message)
         try:
             answer = _await_start(connection, start_seconds)
         except TimeoutError as error:
             return _started_late(connection, run_dir, start_seconds, error)
         except KeyboardInterrupt:
-            _call_off(connection, run_dir)
+            _cancel_or_fence(connection, run_dir)
             raise
         if answer is not None and answer["event"] == "started":
             return RunningCommand(connection, run_dir, answer["handle"], pool)
@@ -115,18 +115,18 @@ def _started_late(connection: KeeperConnection, run_dir: Path, seconds: float, e
     """After a timeout: either the keeper has the command, or the fence keeps it from starting it."""
     if (handle := fence(run_dir)) is not None:
         return RunningCommand(connection, run_dir, handle, None)
-    _leave(connection, run_dir)
+    _disconnect_and_remove_fence(connection, run_dir)
     raise KeeperError(f"its keeper did not start it within {seconds:g} s: the machine is overloaded") from error
 
 
-def _call_off(connection: KeeperConnection, run_dir: Path) -> None:
+def _cancel_or_fence(connection: KeeperConnection, run_dir: Path) -> None:
     """Cancel a command that the keeper has started; otherwise fence it off."""
     if (handle := fence(run_dir)) is not None:
-        RunningCommand(connection, run_dir, handle, None).end("interrupted")
-    _leave(connection, run_dir)
+        RunningCommand(connection, run_dir, handle, None).cancel_and_wait("interrupted")
+    _disconnect_and_remove_fence(connection, run_dir)
 
 
-def _leave(connection: KeeperConnection, run_dir: Path) -> None:
+def _disconnect_and_remove_fence(connection: KeeperConnection, run_dir: Path) -> None:
     """Disconnect before the fence is removed: the keeper checks the connection after it has taken the run directory.
 
     shutdown() before close(): the fork server may still have a copy of the connection.
@@ -136,7 +136,7 @@ def _leave(connection: KeeperConnection, run_dir: Path) -> None:
     remove_run_dir(run_dir)
 
 
-def _order(pool: KeeperPool, message: dict[str, Any]) -> KeeperConnection:
+def _send_order(pool: KeeperPool, message: dict[str, Any]) -> KeeperConnection:
     """Send the orders to a live keeper; idle keepers that were killed are skipped."""
     for _ in range(_MAX_DEAD_KEEPERS):
         connection = pool.take()

@@ -18,7 +18,7 @@ _CONTROLLERS = {"memory_bytes": "memory", "cpus": "cpu", "cpu_seconds": "cpuacct
 # Per-process limits do not bound a tree: these are met only by a cgroup.
 WHOLE_TREE = tuple(LIMITS[name].option for name in _CONTROLLERS)
 # What enforces each limit where no cgroup does; None in a plan means that nothing does.
-_OTHERWISE = {
+_FALLBACK = {
     "memory_bytes": "rlimit",
     "cpus": "affinity",
     "cpu_seconds": "rlimit",
@@ -54,8 +54,8 @@ class Capabilities:
 
 
 def enforcers(capabilities: Capabilities) -> dict[str, str | None]:
-    """Each limit by its option, and by what it would be enforced here."""
-    return {limit.option: _by(name, capabilities) for name, limit in LIMITS.items()}
+    """For each limit, by its option: the mechanism that would enforce it here, or None."""
+    return {limit.option: _mechanism(name, capabilities) for name, limit in LIMITS.items()}
 
 
 def controller_of(option: str) -> str:
@@ -65,7 +65,7 @@ def controller_of(option: str) -> str:
 
 def plan_limits(limits: Limits, capabilities: Capabilities, require: Collection[str] = ()) -> LimitPlan:
     """The mechanism for each requested limit, or None; UnmetRequirementError if a required one is not enforced."""
-    plan = {name: _item(name, value, capabilities) for name, value in limits.asked().items()}
+    plan = {name: _item(name, value, capabilities) for name, value in limits.requested().items()}
     for name in require:
         _check_required(name, plan, capabilities)
     return plan
@@ -73,28 +73,28 @@ def plan_limits(limits: Limits, capabilities: Capabilities, require: Collection[
 
 def _item(name: str, value: float, capabilities: Capabilities) -> dict[str, Any]:
     """The requested value, the mechanism, and the value in force if that is lower."""
-    by = _by(name, capabilities)
+    by = _mechanism(name, capabilities)
     item: dict[str, Any] = {"asked": value, "by": by}
     if by == "rlimit" and name in capabilities.hard and value > capabilities.hard[name]:
         item["in_force"] = capabilities.hard[name]
     return item
 
 
-def _by(name: str, capabilities: Capabilities) -> str | None:
+def _mechanism(name: str, capabilities: Capabilities) -> str | None:
     """A cgroup if available, else the next best mechanism; None if nothing enforces the limit."""
     controller = _CONTROLLERS.get(name)
     if controller in capabilities.controllers or (name == "cpu_seconds" and capabilities.mechanism == "cgroup-v2"):
         return "cgroup"
     if name == "pids" and capabilities.root:
         return None  # the kernel does not count root's processes
-    return _OTHERWISE[name]
+    return _FALLBACK[name]
 
 
 def _check_required(name: str, plan: LimitPlan, capabilities: Capabilities) -> None:
     if name == CGROUP:
         if not capabilities.mechanism.startswith("cgroup"):
             raise UnmetRequirementError(
-                f"--require cgroup: this machine holds process trees by {capabilities.mechanism}; "
+                f"--require cgroup: process trees are contained by {capabilities.mechanism} here; "
                 "run where control groups are delegated to this user, or leave the requirement out"
             )
         return
@@ -107,11 +107,11 @@ def _check_required(name: str, plan: LimitPlan, capabilities: Capabilities) -> N
     if "in_force" in item:
         raise UnmetRequirementError(
             f"--require {name}: {item['asked']:g} is more than the hard limit of {item['in_force']} here; "
-            "ask for less, or raise the hard limit"
+            "set a lower limit, or raise the hard limit"
         )
     if item["by"] is None or (name in WHOLE_TREE and item["by"] != "cgroup"):
         raise UnmetRequirementError(
-            f"--require {name}: only {item['by'] or 'nothing'} could enforce it here "
-            f"(process trees are held by {capabilities.mechanism}); delegate the {controller_of(name)} cgroup "
+            f"--require {name}: {'only ' + item['by'] if item['by'] else 'nothing'} could enforce it here "
+            f"(process trees are contained by {capabilities.mechanism}); delegate the {controller_of(name)} cgroup "
             "controller to this user, or leave the requirement out"
         )

@@ -1,7 +1,7 @@
 """Finds running commands without a store, by the run directories of their keepers, and ends them.
 
-A handle is believed only about processes that fit it: they belong to the owner of the run directories, and a control
-group bears the keeper's name. A damaged handle, or one that names other processes, ends nothing.
+A handle is used only if what it names can belong to it: processes of the owner of the run directories, and control
+groups with the keeper's name. Nothing is ended because of a damaged handle, or one that names other processes.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class LiveCommand:
         return Path(self.handle["log_path"]).name
 
     def command_line(self) -> str:
-        """Of the first process of its tree that can be read; empty when there is none."""
+        """The command line of the first process of its tree that can be read; empty when there is none."""
         for pid in sorted(rebuild(self.handle["tree"]).pids()):
             with contextlib.suppress(OSError):
                 if words := Path(f"/proc/{pid}/cmdline").read_bytes().strip(b"\0"):
@@ -68,15 +68,15 @@ class DamagedHandle:
 
 def live_commands(keepers_dir: Path) -> list[LiveCommand]:
     """Commands that have not ended: their keeper, or a process that it started, is alive."""
-    return [found for found in _look(keepers_dir) if isinstance(found, LiveCommand)]
+    return [found for found in _scan(keepers_dir) if isinstance(found, LiveCommand)]
 
 
 def damaged_handles(keepers_dir: Path) -> list[DamagedHandle]:
-    """Run directories that tell nothing that can be believed."""
-    return [found for found in _look(keepers_dir) if isinstance(found, DamagedHandle)]
+    """Run directories whose handle is damaged or names processes that cannot be the command's."""
+    return [found for found in _scan(keepers_dir) if isinstance(found, DamagedHandle)]
 
 
-def _look(keepers_dir: Path) -> Iterator[LiveCommand | DamagedHandle]:
+def _scan(keepers_dir: Path) -> Iterator[LiveCommand | DamagedHandle]:
     try:
         with open_folder(keepers_dir) as folder:
             owner = os.fstat(folder.descriptor).st_uid
@@ -124,7 +124,7 @@ def _check(command: LiveCommand, owner: int) -> None:
     for path in command.handle["tree"].get("groups", {}).values():
         if not Path(path).name.startswith(f"{GROUP_PREFIX}{mark}-") or not _is_cgroup(path):
             raise ValueError(f"{path} is not a control group of process {keeper['pid']}")
-    _ = command.command_id, command.log_name
+    _ = command.command_id, command.log_name  # raises KeyError if the handle lacks them
 
 
 def user_of(pid: int) -> int | None:

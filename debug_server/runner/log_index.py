@@ -41,7 +41,7 @@ class LogFiles:
         key = str(Path(path).absolute())
         with _registry_lock:
             files = _registry.get(key)
-            if files is None or not files._at_path():
+            if files is None or not files._still_at_path():
                 files = _registry[key] = cls(key)
             files._references += 1
         return files
@@ -58,7 +58,7 @@ class LogFiles:
         if self._index >= 0:
             os.close(self._index)
 
-    def _at_path(self) -> bool:
+    def _still_at_path(self) -> bool:
         try:
             return self._index >= 0 and _same(self._log, self._path) and _same(self._index, index_path(self._path))
         except FileNotFoundError:
@@ -132,7 +132,7 @@ def find_record(files: LogFiles, offset: int) -> int:
 
 @dataclass(slots=True)
 class LogPosition:
-    """The reached of a reader; ``next_spans`` advances it."""
+    """The position of a reader; ``next_spans`` advances it."""
 
     offset: int
     record: int  # the first record that may cover bytes from ``offset`` on
@@ -144,8 +144,9 @@ class LogPosition:
 def next_spans(files: LogFiles, position: LogPosition, limit: int, *, live: bool) -> list[Span]:
     """The spans of up to ``limit`` bytes from ``position``; an empty list if there are no more now.
 
-    With ``live`` the newest record is returned only when it is complete: a writer on a full disk removes a partial
-    write. And reads end at multiples of the limit, so that all followers read the same pieces and can share them.
+    With ``live``, the newest record is returned only when all its bytes are there, because a writer on a full disk
+    removes a partial write; and reads end at multiples of ``limit``, so that followers read equal pieces and can share
+    them.
     """
     while True:
         # Read the size first: then every byte below it has its record when the index is read.
@@ -154,7 +155,9 @@ def next_spans(files: LogFiles, position: LogPosition, limit: int, *, live: bool
         count = BATCH - (position.record % BATCH if live else 0)
         before, records = position.record, files.records(position.record, count + 1)
         spans = _cover(records, position, goal, count, live=live, size=size)
-        all_covered = len(records) <= count and position.record + position.sealed == before + len(records)
+        # The seal's own record is not passed over, so it is added here.
+        passed_over = position.record - before + (1 if position.sealed else 0)
+        all_covered = len(records) <= count and passed_over == len(records)
         if not spans and all_covered and position.offset < size:
             position.stale = live and files.index_replaced()
             return [] if position.stale else _uncovered(files, position, goal)

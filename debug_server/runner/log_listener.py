@@ -20,7 +20,7 @@ from debug_server.model import LogChunk
 from debug_server.runner.log_chunk import ChunkDecoder
 from debug_server.runner.log_follow import RECHECK_SECONDS
 from debug_server.runner.log_reader import READ_SIZE, LogCursor
-from debug_server.runner.log_watch import Signal, watch_log
+from debug_server.runner.log_watch import WakeUp, watch_log
 
 _LOG = logging.getLogger(__name__)
 
@@ -30,10 +30,10 @@ ChunkCallback = Callable[[LogChunk], object]
 class LogListener:
     """One callback and its thread."""
 
-    def __init__(self, path: str | os.PathLike[str], callback: ChunkCallback, *, offset: int, signal: Signal) -> None:
+    def __init__(self, path: str | os.PathLike[str], callback: ChunkCallback, *, offset: int, wake_up: WakeUp) -> None:
         self._path = os.fspath(path)
         self._callback = callback
-        self._signal = signal
+        self._wake_up = wake_up
         self._cursor = LogCursor(path, offset)
         self._decoder = ChunkDecoder()
         self._progress = threading.Condition()
@@ -47,7 +47,7 @@ class LogListener:
 
     def wake(self) -> None:
         """Check for new data."""
-        self._signal.wake()
+        self._wake_up.wake()
 
     def wait_for(self, offset: int, deadline: float) -> None:
         """Wait until ``deadline`` for the callback to process everything below ``offset``; else mark it as lagging."""
@@ -57,7 +57,7 @@ class LogListener:
             met = self._progress.wait_for(lambda: self._done or self._consumed >= offset, deadline - time.monotonic())
         if not met:
             self.lagging = True
-            self._report("slow")
+            self._report("slow", event="log_listener_lagging")
 
     def finish(self, deadline: float) -> bool:
         """Let it process what is in the log now, then stop it; False if ``deadline`` came first."""
@@ -86,7 +86,7 @@ class LogListener:
             self._report(f"raised {type(error).__name__}: {error}", failed=True)
         finally:
             self._cursor.close()
-            self._signal.close()
+            self._wake_up.close()
             with self._progress:
                 self._done = True
                 self._progress.notify_all()
@@ -103,7 +103,7 @@ class LogListener:
             if not segments:
                 if self._cursor.ended or last_look:
                     break
-                self._signal.wait(RECHECK_SECONDS)
+                self._wake_up.wait(RECHECK_SECONDS)
         for chunk in [] if self._detached else self._decoder.flush():
             self._callback(chunk)
 
@@ -112,9 +112,9 @@ class LogListener:
             self._consumed = offset
             self._progress.notify_all()
 
-    def _report(self, reason: str, *, failed: bool = False) -> None:
+    def _report(self, reason: str, *, event: str = "log_listener_detached", failed: bool = False) -> None:
         fields = {"path": self._path, "offset": self._consumed, "reason": reason}
-        _LOG.warning("log_listener_detached", extra=fields, exc_info=failed)
+        _LOG.warning(event, extra=fields, exc_info=failed)
 
 
 class LogObservers:
@@ -132,4 +132,4 @@ class LogObservers:
 
 def observe_log(path: str | os.PathLike[str], callbacks: Sequence[ChunkCallback], offset: int = 0) -> LogObservers:
     """Call each callback with every chunk of the log, which may not exist yet; call ``finish`` at the end."""
-    return LogObservers([LogListener(path, callback, offset=offset, signal=watch_log(path)) for callback in callbacks])
+    return LogObservers([LogListener(path, callback, offset=offset, wake_up=watch_log(path)) for callback in callbacks])

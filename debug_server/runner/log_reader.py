@@ -113,7 +113,7 @@ class LogCursor:
         self._path = os.fspath(path)
         self._merge_ns = int(merge_seconds * 1e9)
         self._files: LogFiles | None = None
-        self._place = LogPosition(offset=_checked(offset, READ_SIZE), record=0)
+        self._position = LogPosition(offset=_checked(offset, READ_SIZE), record=0)
         self._lock = threading.Lock()
         self._idle = False  # the last read found nothing, or left nothing
         self.ended = (
@@ -123,12 +123,12 @@ class LogCursor:
     @property
     def offset(self) -> int:
         """The offset of the next byte to read."""
-        return self._place.offset
+        return self._position.offset
 
     @property
     def caught_up(self) -> bool:
         """Whether the last read returned everything up to its ``since``, and the log is not sealed."""
-        return self._place.at_end
+        return self._position.at_end
 
     @property
     def opened(self) -> bool:
@@ -142,33 +142,34 @@ class LogCursor:
         """
         with self._lock:
             while not self.ended and (files := self._open()) is not None:
-                sealed = self._place.sealed
-                # The last bytes precede the seal: only a read after seeing it proves that there are none.
+                sealed = self._position.sealed
+                # Bytes are written before the seal: only a read that begins after the seal was seen proves that none
+                # are left.
                 if segments := self._read(files, limit, math.inf if sealed else since):
-                    self._idle = self._place.at_end
+                    self._idle = self._position.at_end
                     return segments
                 self.ended = sealed
-                if not sealed and not self._place.sealed and not self._inspect(files):
+                if not sealed and not self._position.sealed and not self._check_files(files):
                     break
         return []
 
     def _read(self, files: LogFiles, limit: int, since: float) -> list[LogSegment]:
         if files.shared:
-            return _recent.read(files, self._place, limit, since, self._merge_ns)
-        return _read(files, self._place, limit, live=True, merge_ns=self._merge_ns)
+            return _recent.read(files, self._position, limit, since, self._merge_ns)
+        return _read(files, self._position, limit, live=True, merge_ns=self._merge_ns)
 
-    def _inspect(self, files: LogFiles) -> bool:
+    def _check_files(self, files: LogFiles) -> bool:
         """After an empty read: whether to try again. Only the second in a row checks the files themselves."""
         second, self._idle = self._idle, True
-        if self._place.stale or (second and files.index_replaced()):
-            self._place.stale = False
+        if self._position.stale or (second and files.index_replaced()):
+            self._position.stale = False
             self._files = None
             files.release()
             return True
         if second:
-            self._place.sealed = files.sealed()  # a truncated log ends before its seal
+            self._position.sealed = files.sealed()  # a truncated log ends before its seal
             self.ended = files.log_removed()
-        return self._place.sealed
+        return self._position.sealed
 
     def _open(self) -> LogFiles | None:
         if self._files is None:
@@ -176,7 +177,7 @@ class LogCursor:
                 self._files = LogFiles.acquire(self._path)
             except FileNotFoundError:
                 return None
-            self._place.record = find_record(self._files, self._place.offset)
+            self._position.record = find_record(self._files, self._position.offset)
         return self._files
 
     def close(self) -> None:

@@ -18,7 +18,7 @@ from debug_server.runner.log_follow import LogFollower
 from debug_server.runner.log_format import LogWriter
 from debug_server.runner.log_listener import ChunkCallback, LogListener, LogObservers, observe_log
 from debug_server.runner.log_reader import LogReader, LogSegment, check_stream, repair_index, unseal_log
-from debug_server.runner.log_watch import Signal
+from debug_server.runner.log_watch import WakeUp
 
 __all__ = ["LogChunk", "LogObservers", "LogStream", "LogSubscription", "follow_log", "observe_log"]
 
@@ -108,7 +108,7 @@ class LogStream:
         """Call ``callback`` with every chunk from now on, in its own thread; call the result to remove it."""
         with self._lock:
             self._check_open()
-            listener = LogListener(self.path, callback, offset=self._writer.offset, signal=Signal())
+            listener = LogListener(self.path, callback, offset=self._writer.offset, wake_up=WakeUp())
             self._listeners.append(listener)
         return lambda: self._remove(listener)
 

@@ -3,8 +3,8 @@
 Only the log is watched, not its index: a record is written before its bytes, so both exist at the notice for the bytes;
 and sealing a log touches it. A wake-up carries no data: subscribe, then read, then wait, and nothing is missed.
 
-While a log grows without a pause, many followers are woken less often than few: that limits the cost. The first write
-after a pause wakes all followers at once.
+While a log grows without a pause, wake-ups are delayed by a time that grows with the number of followers; that limits
+the cost. The first write after a pause wakes all followers at once.
 """
 
 from __future__ import annotations
@@ -42,23 +42,23 @@ _OF_LOG = MODIFY | CLOSE_WRITE | ATTRIB  # ATTRIB: the file was deleted while it
 _OF_DIRECTORY = CREATE | MOVED_TO | ONLYDIR
 
 
-class Signal:
+class WakeUp:
     """A flag that one thread waits for and others set."""
 
     def __init__(self) -> None:
         # A lock as a binary semaphore: threading.Event needs two locks and twice the latency.
-        self._lowered = threading.Lock()
-        self._lowered.acquire()
+        self._semaphore = threading.Lock()
+        self._semaphore.acquire()
         self._callback: Callable[[], object] | None = None
 
     def wait(self, timeout: float) -> bool:
         """Wait until the flag is raised, and lower it; False after ``timeout`` seconds."""
-        return self._lowered.acquire(timeout=timeout)
+        return self._semaphore.acquire(timeout=timeout)
 
     def wake(self) -> None:
         """Raise the flag and call the callback; from any thread."""
         with contextlib.suppress(RuntimeError):  # it is raised already
-            self._lowered.release()
+            self._semaphore.release()
         if self._callback is not None:
             self._call(self._callback)
 
@@ -78,14 +78,14 @@ class Signal:
             _LOG.warning("log_watch_callback_failed", exc_info=True)
 
 
-class Watch(Signal):
+class Watch(WakeUp):
     """A signal for changes, creation and deletion of one log; close it."""
 
     def __init__(self, watcher: LogWatcher, path: str) -> None:
         super().__init__()
         self.path = path
         self.target: _Target | None = None  # the watcher's
-        self.noticed_at = math.inf  # monotonic: notices until then have caused a wake-up
+        self.noticed_at = math.inf  # monotonic time of the last wake-up: it covers all notices before it
         self._watcher = watcher
 
     def wait(self, timeout: float) -> bool:
@@ -138,7 +138,7 @@ class LogWatcher:
         return self._pid != os.getpid()
 
     def attach(self, watch: Watch) -> None:
-        """Start to wake ``watch``."""
+        """Start waking ``watch``."""
         with self._lock:
             if self._thread is None:
                 if self._inotify is None:
@@ -149,10 +149,10 @@ class LogWatcher:
             watch.target = None
             self._arm(watch)
             if self._polled and self._inotify is not None:
-                self._inotify.ring()
+                self._inotify.interrupt_wait()
 
     def detach(self, watch: Watch) -> None:
-        """Stop to wake ``watch``; the last one of a log removes the kernel's watch."""
+        """Stop waking ``watch``; with the last watch of a log the kernel's watch is removed."""
         if not self.forked():
             with self._lock:
                 self._polled.discard(watch)

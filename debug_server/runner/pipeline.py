@@ -82,7 +82,7 @@ class Pipeline:
         self._running: dict[int, RunningCommand] = {}
         self._starting: dict[int, Cancellation] = {}
         self._log_dirs: set[Path] = set()
-        self._watchdog = Watchdog(self._watched, patience=planner.keeper_patience)
+        self._watchdog = Watchdog(self._running_commands, patience=planner.keeper_patience)
 
     def run(self, job: Job) -> CommandResult:
         """From a claimed command to its terminal state.
@@ -100,16 +100,16 @@ class Pipeline:
                 stack.enter_context(self._span(job.command))
                 running = self._start(job, log_path, stack, cancellation)
             except StartCancelledError as error:
-                return self._fail(job.command, log_path, error, job.store_seconds)
+                return self._end_before_start(job.command, log_path, error, job.store_seconds)
             except OSError as error:
                 refusal = CommandExecutionError(f"command {job.command.id} could not be started: {error}")
-                self._fail(job.command, log_path, refusal, job.store_seconds)
+                self._end_before_start(job.command, log_path, refusal, job.store_seconds)
                 raise refusal from error
             except (DebugServerError, KeyboardInterrupt) as error:
-                self._fail(job.command, log_path, error, job.store_seconds)
+                self._end_before_start(job.command, log_path, error, job.store_seconds)
                 raise
             record, interrupted = self._wait_for_end(job, running, log_path)
-            handle = None if running.recorded else running.handle
+            handle = None if running.start_recorded else running.handle
             end = End(command=job.command, record=record, log_path=log_path, handle=handle, running=running)
             result = self._finish(end, job.store_seconds)
             if self._telemetry is not None:
@@ -128,9 +128,9 @@ class Pipeline:
         log_path = self.log_path(command)
         with contextlib.suppress(OSError, CommandExecutionError):  # the row has the error even if no log can be written
             self._prepare_log_path(command, log_path)
-        self._fail(command, log_path, error, store_seconds)
+        self._end_before_start(command, log_path, error, store_seconds)
 
-    def follow_adopted(
+    def wait_for_adopted(
         self, command: Command, running: RunningCommand, log_path: Path, *, store_seconds: float = STORE_SECONDS
     ) -> CommandResult:
         """Wait for a command that another process started; UnrecordedEndError as in ``run``."""
@@ -143,7 +143,7 @@ class Pipeline:
     @property
     def unrecorded(self) -> list[int]:
         """The commands that ended in this process and whose end is not in the store yet."""
-        return self._endings.kept
+        return self._endings.unrecorded
 
     def record_ends(self, commands: Collection[int]) -> list[Command]:
         """Record the ends of these ``unrecorded`` commands; returns the recorded ones.
@@ -192,7 +192,7 @@ class Pipeline:
             for running in self._running.values():
                 running.detach()
 
-    def _watched(self) -> list[RunningCommand]:
+    def _running_commands(self) -> list[RunningCommand]:
         with self._lock:
             return list(self._running.values())
 
@@ -278,7 +278,7 @@ class Pipeline:
             row = self._store.commands.get(command.id)
             if not (is_claim_of(row, command) and row.status is CommandStatus.RUNNING):
                 raise
-        running.recorded = True
+        running.start_recorded = True
         if row.cancel_requested:
             running.cancel()
         if job.on_start is not None:
@@ -293,8 +293,8 @@ class Pipeline:
                 return self._record_start_and_wait(job, running, log_path)
             except ConflictError:
                 # Another owner has the row and may have started the command under another keeper: end this one.
-                running.end("its row belongs to another owner")
-                running.clean()
+                running.cancel_and_wait("its row belongs to another owner")
+                running.dispose()
                 raise
             except OSError as error:  # the keeper died and its disk is full, or no file descriptor is left
                 return ExitRecord(reason=ExitReason.LOST, message=f"its end could not be read: {error}"), False
@@ -306,14 +306,14 @@ class Pipeline:
             record, interrupted = _cancel_on_interrupt(running, lambda: running.ends_within(_BRIEF_SECONDS))
         if record is None:
             self._watchdog.ensure_running()
-        while record is None and not running.recorded:
+        while record is None and not running.start_recorded:
             try:
                 self._record_start(job, running, log_path)
             except StoreUnavailableError as error:
                 _LOG.warning("start_postponed", extra={"command_id": job.command.id, "error": str(error)})
                 again = time.monotonic() + STORE_RETRY
                 record, interrupted = _cancel_on_interrupt(running, lambda: running.ends_within(STORE_RETRY))
-                if record is None:  # returns at once if the keeper disconnected
+                if record is None:  # ends_within returned at once: the keeper has disconnected
                     time.sleep(max(0.0, again - time.monotonic()))
         if record is None:
             return _cancel_on_interrupt(running, running.wait)
@@ -359,9 +359,9 @@ class Pipeline:
         fields = {"command_id": end.command.id, "reason": record.reason.value, "seconds": record.wall_seconds}
         _LOG.info("command_finished", extra=fields)
         if end.running is not None:
-            end.running.clean()
+            end.running.dispose()
 
-    def _fail(
+    def _end_before_start(
         self, command: Command, log_path: Path, error: DebugServerError | KeyboardInterrupt, store_seconds: float
     ) -> CommandResult:
         """End a command that never started, and write the error to its log."""
@@ -390,7 +390,7 @@ def _cancel_on_interrupt(running: RunningCommand, wait: Callable[[], R]) -> tupl
     try:
         return wait(), False
     except KeyboardInterrupt:
-        return running.end("interrupted"), True
+        return running.cancel_and_wait("interrupted"), True
 
 
 def _finish_observers(finish: Callable[[float], object], seconds: float) -> None:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from debug_server.disk.ownership import owner_file
 from debug_server.errors import InvalidInputError
 from debug_server.model import Command, CommandSpec, check_name
 from debug_server.ports import Lease
@@ -20,7 +21,6 @@ from debug_server.runner.launch import LaunchOrder
 from debug_server.runner.limits import plan_limits
 from debug_server.runner.log_format import index_path
 from debug_server.runner.log_listener import ChunkCallback
-from debug_server.runner.ownership import owner_file
 from debug_server.runner.running_command import RunningCommand
 from debug_server.runner.settings import RunnerPaths, RunnerSettings
 from debug_server.worktrees.patches import SessionPatch
@@ -68,13 +68,13 @@ class Planner:
 
     def order(self, job: Job, environment: Mapping[str, str]) -> LaunchOrder:
         """The order for the keeper; ``environment`` has the variables of the command's environment."""
-        spec, limits, settings = job.spec, job.spec.bounds, self._settings
+        spec, limits, settings = job.spec, job.spec.effective_limits, self._settings
         return LaunchOrder(
             command_id=job.command.id,
             attempt=job.command.attempt,
             owner=owner_file(settings.paths.owners_dir, job.command.owner or ""),
             argv=[*spec.wrapper, *spec.argv],
-            env=child_environment.build(
+            env=child_environment.command_variables(
                 self.base_env, environment=environment, overrides=spec.env or {}, limits=limits
             ),
             cwd=job.cwd or resolve_cwd(Path(job.lease.path), spec.cwd),

@@ -1,4 +1,4 @@
-"""Runs a program with a short question (``--version``, ``--help``) and a timeout."""
+"""Runs a program with an option such as ``--version`` or ``--help``, with a timeout."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def find_program(name: str, environ: Mapping[str, str]) -> str | None:
 
 
 def ask_program(argv: Sequence[str], *, environ: Mapping[str, str], seconds: float) -> ProbeAnswer:
-    """Run it in a new session, which is killed afterwards; ResourcesExhaustedError where no process can be had."""
+    """Run it in a new session, which is killed afterwards; ResourcesExhaustedError if no process can be created."""
     try:
         process = subprocess.Popen(
             list(argv),
@@ -40,7 +40,7 @@ def ask_program(argv: Sequence[str], *, environ: Mapping[str, str], seconds: flo
             start_new_session=True,
         )
     except OSError as error:
-        if (exhausted := ResourcesExhaustedError.of(error)) is not None:  # the program may be there all the same
+        if (exhausted := ResourcesExhaustedError.of(error)) is not None:  # the program may be installed all the same
             raise exhausted from error
         return ProbeAnswer(status=None, text=f"{argv[0]}: {error.strerror}")
     try:

@@ -17,10 +17,10 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 
+from debug_server.disk import ownership
 from debug_server.errors import DebugServerError, NotFoundError
 from debug_server.model import Command, ExitReason, ExitRecord
 from debug_server.ports import CommandStore
-from debug_server.runner import ownership
 from debug_server.runner.keeper.rundir import EXIT, HANDLE
 from debug_server.runner.keeper_process import keeper_alive
 from debug_server.runner.log_format import index_path
@@ -72,7 +72,7 @@ def recover(
         if ended_only and _still_runs(paths, command):
             continue
         if store.queue.take_over(command.id, attempt=command.attempt, owner=command.owner, new_owner=owner):
-            found = _resume_or_give_back(store, paths, owner, command)
+            found = _recover_or_give_back(store, paths, owner, command)
             if found is not None:
                 adopted.append(found)
     _remove_leftovers(store, paths)
@@ -89,10 +89,10 @@ def _still_runs(paths: RunnerPaths, command: Command) -> bool:
     return alive and not (run_dir / EXIT).exists()
 
 
-def _resume_or_give_back(store: CommandStore, paths: RunnerPaths, owner: str, command: Command) -> Adopted | None:
-    """Resume one command; after an error it goes back to its dead owner, and the next recovery tries again."""
+def _recover_or_give_back(store: CommandStore, paths: RunnerPaths, owner: str, command: Command) -> Adopted | None:
+    """Recover one command; after an error it goes back to its dead owner, and the next recovery tries again."""
     try:
-        return _resume(store, paths, owner, store.commands.get(command.id))
+        return _recover_one(store, paths, owner, store.commands.get(command.id))
     except (DebugServerError, OSError, ValueError) as error:
         _LOG.warning("recovery_failed", extra={"command_id": command.id, "error": str(error)})
         store.queue.take_over(command.id, attempt=command.attempt, owner=owner, new_owner=command.owner or "")
@@ -112,7 +112,7 @@ def _remove_leftovers(store: CommandStore, paths: RunnerPaths) -> None:
             remove_run_dir(hidden)
 
 
-def _resume(store: CommandStore, paths: RunnerPaths, owner: str, command: Command) -> Adopted | None:
+def _recover_one(store: CommandStore, paths: RunnerPaths, owner: str, command: Command) -> Adopted | None:
     run_dir = run_dir_for(paths.keepers_dir, command.id, command.attempt)
     patience = RECONNECT_SECONDS
     try:
@@ -122,9 +122,9 @@ def _resume(store: CommandStore, paths: RunnerPaths, owner: str, command: Comman
     if handle is None and command.status == "running":
         handle, patience = store.commands.handle(command.id), 0.0  # its directory and socket are gone
     if handle is None:
-        _never_started(store, owner, command)
+        _finish_or_requeue(store, owner, command)
         remove_run_dir(run_dir)
-        _discard_log(store, paths, command)
+        _remove_empty_log(store, paths, command)
         return None
     _LOG.info("command_adopted", extra={"command_id": command.id, "attempt": command.attempt})
     if command.status == "pending":
@@ -137,7 +137,7 @@ def _resume(store: CommandStore, paths: RunnerPaths, owner: str, command: Comman
     return Adopted(command=command, running=running, log_path=Path(handle["log_path"]))
 
 
-def _discard_log(store: CommandStore, paths: RunnerPaths, command: Command) -> None:
+def _remove_empty_log(store: CommandStore, paths: RunnerPaths, command: Command) -> None:
     """Remove the empty log of a command that ended without a start; a requeued one needs its log."""
     if store.commands.get(command.id).status.terminal:
         path = log_path_of(paths, command)
@@ -147,9 +147,9 @@ def _discard_log(store: CommandStore, paths: RunnerPaths, command: Command) -> N
                 Path(index_path(path)).unlink()
 
 
-def _never_started(store: CommandStore, owner: str, command: Command) -> None:
+def _finish_or_requeue(store: CommandStore, owner: str, command: Command) -> None:
     if command.plan.inline or command.status == "running":
-        record = ExitRecord(reason=ExitReason.LOST, message="its caller died before it was started")
+        record = ExitRecord(reason=ExitReason.LOST, message="its caller died before the command was started")
         store.commands.finish(command.id, attempt=command.attempt, owner=owner, record=record)
     else:
         store.queue.requeue(command.id, attempt=command.attempt, owner=owner)

@@ -14,7 +14,7 @@ from debug_server.model import ExitReason, ExitRecord
 from debug_server.runner.keeper.rundir import CRASH, EXIT
 from debug_server.runner.keeper_connection import KeeperConnection, exit_record
 from debug_server.runner.keeper_pool import KeeperPool
-from debug_server.runner.keeper_process import end_keeper, end_tree, keeper_alive, resume_keeper
+from debug_server.runner.keeper_process import continue_keeper_if_stopped, end_keeper, end_tree, keeper_alive
 from debug_server.runner.log_reader import repair_index, seal_log
 from debug_server.runner.run_dirs import read_json, read_text, remove_run_dir
 
@@ -34,36 +34,36 @@ class RunningCommand:
     ) -> None:
         self._connection = connection
         self._pool = pool  # the process that started the command returns the keeper to it
-        self._again = False  # the keeper will serve another command
+        self._keeper_reusable = False  # the keeper will serve another command
         self._detached = False
-        self.recorded = False  # the start is in the store
+        self.start_recorded = False  # the start is in the store
         self._sending = threading.Lock()  # a returned keeper must not receive requests for this command
         self.run_dir = run_dir
         self.handle = handle
         self._ends_by: float | None = handle.get("ends_by")  # monotonic time, the same in all processes
         self._cancelled: float | None = None  # when the cancellation was sent
         self._silent_seconds: float | None = None
-        self.suspected: float | None = None  # since when the watchdog waits for an answer of its keeper
+        self.suspected_since: float | None = None  # since when the watchdog waits for an answer of its keeper
 
     @property
-    def heard(self) -> float:
+    def last_message_at(self) -> float:
         """The monotonic time of the last message from its keeper."""
         connection = self._connection
-        return -math.inf if connection is None else connection.heard
+        return -math.inf if connection is None else connection.last_message_at
 
     def is_late(self, now: float, slack: float) -> bool:
         """Whether its keeper should have ended it, or answered the cancellation, ``slack`` seconds ago."""
         overdue = self._ends_by is not None and now > self._ends_by + slack
         asked = self._cancelled
-        return overdue or (asked is not None and self.heard < asked and now > asked + slack)
+        return overdue or (asked is not None and self.last_message_at < asked and now > asked + slack)
 
     def extend_deadline(self, now: float, seconds: float) -> None:
         """Expect the end later: its keeper answers, but is busy."""
-        self.suspected = None
+        self.suspected_since = None
         if self._ends_by is not None:
             self._ends_by = max(self._ends_by, now + seconds)
 
-    def give_up_keeper(self, silent_seconds: float) -> None:
+    def note_keeper_silence(self, silent_seconds: float) -> None:
         """Note for the exit record that its keeper is killed because it did not answer."""
         self._silent_seconds = silent_seconds
 
@@ -71,7 +71,7 @@ class RunningCommand:
         """Wait for its end, also if its keeper dies; DetachedError after ``detach``."""
         while self._connection is not None:
             if (message := self._connection.wait_for("exit")) is not None:
-                return self._end(message)
+                return self._exit_record(message)
             self._hang_up()
             if self._detached:
                 raise DetachedError
@@ -87,10 +87,10 @@ class RunningCommand:
             message = self._connection.wait_for("exit", timeout=seconds)
         except TimeoutError:
             return None
-        return None if message is None else self._end(message)
+        return None if message is None else self._exit_record(message)
 
-    def _end(self, message: dict[str, Any]) -> ExitRecord:
-        self._again = bool(message.get("again"))
+    def _exit_record(self, message: dict[str, Any]) -> ExitRecord:
+        self._keeper_reusable = bool(message.get("again"))
         return exit_record(message)
 
     def _hang_up(self) -> None:
@@ -111,7 +111,7 @@ class RunningCommand:
         """Ask the keeper to end the tree; ``wait`` returns when it is empty."""
         self.send({"op": "cancel", "message": message})
 
-    def end(self, message: str) -> ExitRecord:
+    def cancel_and_wait(self, message: str) -> ExitRecord:
         """Cancel it and wait, even if the caller is interrupted again."""
         while True:
             self.cancel(message)
@@ -129,14 +129,14 @@ class RunningCommand:
         """Disconnect after its end; the record stays in the run directory until a process stores it."""
         self._hang_up()
 
-    def clean(self) -> None:
+    def dispose(self) -> None:
         """Remove the run directory; call it when the end is in the store.
 
         A keeper that serves another command does it later: here it would cost each command 0.3 ms.
         """
         with self._sending:
             connection, self._connection = self._connection, None
-        if connection is not None and self._pool is not None and self._again:
+        if connection is not None and self._pool is not None and self._keeper_reusable:
             with contextlib.suppress(KeeperError):
                 connection.send({"forget": str(self.run_dir)})
                 self._pool.give_back(connection)
@@ -183,7 +183,7 @@ def reconnect(run_dir: Path, handle: dict[str, Any], patience: float = RECONNECT
     deadline = time.monotonic() + patience
     # An idle keeper has a socket too, but does not answer there.
     while read_json(run_dir / EXIT) is None:
-        resume_keeper(handle)  # a stopped one does not accept connections
+        continue_keeper_if_stopped(handle)  # a stopped one does not accept connections
         try:
             return KeeperConnection.connect(run_dir)
         except KeeperError:

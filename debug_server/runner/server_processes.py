@@ -10,12 +10,12 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from debug_server.runner.environments.build_processes import VARIABLE as BUILD_MARKER
+from debug_server.runner.environments.build_processes import BUILD_VARIABLE
 from debug_server.runner.keeper.containment import GROUP_PREFIX
 from debug_server.runner.keeper.linux import stat_fields
 from debug_server.runner.keeper.tree import MARKER
 
-_MARKERS = tuple(f"{name}=".encode() for name in (MARKER, BUILD_MARKER))
+_MARKERS = tuple(f"{name}=".encode() for name in (MARKER, BUILD_VARIABLE))
 _KEEPER_NAMES = frozenset({"ds-forkserver", "ds-keeper", "ds-init"})
 
 

@@ -17,10 +17,10 @@ from debug_server.config import (
 )
 from debug_server.config.places import DATA_FOLDER
 from debug_server.config.runner import DEFAULT_SHELL
-from debug_server.disk import check_trusted, this_user, tighten
+from debug_server.disk import check_trusted, tighten, trusted_users
 from debug_server.model import Limits
 
-# Our subfolders; earlier versions created them with the permissions of the umask.
+# Our subfolders. ``prepare`` removes the permissions of other users: earlier versions used the umask.
 _FOLDERS = (
     *("repos", "worktrees", "envs", "scratch", "logs", "patches", "keepers", "owners", "locks", "collected"),
     *("containers", "data"),
@@ -36,7 +36,9 @@ class RunnerPaths:
     logs_dir: Path
     environments_dir: Path
     patches_dir: Path
-    owners: frozenset[int] = field(default_factory=this_user, kw_only=True, compare=False)  # whose folders are trusted
+    trusted_uids: frozenset[int] = field(
+        default_factory=trusted_users, kw_only=True, compare=False
+    )  # whose folders are trusted
 
     @classmethod
     def from_root(cls, root: Path) -> RunnerPaths:
@@ -49,11 +51,11 @@ class RunnerPaths:
 
         ConfigurationError when another user could have written to it or to a part of it.
         """
-        make_data_folder(self.artifacts_root, self.owners)
+        make_data_folder(self.artifacts_root, self.trusted_uids)
         elsewhere = (self.logs_dir, self.environments_dir, self.patches_dir)
         for path in (*elsewhere, *(self.artifacts_root / name for name in (*_FOLDERS, *_FILES))):
             if os.path.lexists(path):
-                check_trusted(path, self.owners)
+                check_trusted(path, self.trusted_uids)
         if self.artifacts_root.name == DATA_FOLDER:  # a configured folder may contain other data too
             tighten(self.artifacts_root)
         for name in _FOLDERS:
@@ -71,7 +73,7 @@ class RunnerPaths:
 
 
 def shell_command(shell: str, text: str) -> list[str]:
-    """The argv for a command given as one text, the same for every surface.
+    """The argv for a command given as one string, the same for every surface.
 
     ``shell`` is ``runner.default_shell``; if its default is not installed, /bin/sh is used.
     """
@@ -98,6 +100,11 @@ class RunnerSettings:
     server: ServerConfig = field(default_factory=ServerConfig, kw_only=True)
     disk_reserve: int = field(default=256 << 20, kw_only=True)  # bytes that logs leave free on their disk
 
+    @property
+    def workspaces_per_token(self) -> int:
+        """How many workspaces a token may have that is no admin's and has no quota of sessions."""
+        return self.server.workspaces_per_token or max(1, self.workspaces.max_worktrees // 2)
+
     @classmethod
     def from_toml(cls, path: Path) -> RunnerSettings:
         """Read a configuration file; an unknown key or a wrong value is a ConfigurationError that names it.
@@ -105,15 +112,21 @@ class RunnerSettings:
         Relative paths of ``config/runner.toml`` begin at the folder that holds ``config/``, those of another file in
         its own folder.
         """
-        placed = load_runner(path, environ=_without_settings(os.environ))
-        return cls.from_config(placed.loaded.value, owners=placed.place.owners)
+        runner_config = load_runner(path, environ=_without_settings(os.environ))
+        return cls.from_config(runner_config.loaded.value, trusted_uids=runner_config.location.trusted_uids)
 
     @classmethod
-    def from_config(cls, config: RunnerConfig, *, owners: frozenset[int] | None = None) -> RunnerSettings:
-        """From loaded settings; ``owners``: whose folders are trusted."""
+    def from_config(cls, config: RunnerConfig, *, trusted_uids: frozenset[int] | None = None) -> RunnerSettings:
+        """From loaded settings; ``trusted_uids``: whose folders are trusted."""
         paths, runner = config.paths, config.runner
         return cls(
-            RunnerPaths(paths.artifacts, paths.logs, paths.environments, paths.patches, owners=owners or this_user()),
+            RunnerPaths(
+                paths.artifacts,
+                paths.logs,
+                paths.environments,
+                paths.patches,
+                trusted_uids=trusted_uids or trusted_users(),
+            ),
             runner.default_shell,
             kill_grace=runner.kill_grace,
             containment=runner.containment,

@@ -1,4 +1,4 @@
-"""What came of a command; ``CommandSpec`` says what to run."""
+"""The result of a command; ``CommandSpec``, re-exported here, says what to run."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["CommandResult", "CommandSpec"]
 
 @dataclass(frozen=True, slots=True)
 class CommandResult:
-    """What came of a command."""
+    """The result of a command."""
 
     command_id: int
     status: CommandStatus

@@ -17,7 +17,7 @@ from debug_server.model import Command, ExitReason
 from debug_server.runner.cancellation import StartCancelledError
 
 _LOG = logging.getLogger(__name__)
-_MAX_MESSAGE = 400  # characters of a foreign error
+_MAX_MESSAGE = 400  # characters of the message of an unexpected error
 
 
 @contextmanager

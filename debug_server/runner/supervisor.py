@@ -26,7 +26,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if options.dry_run and options.command is None:
         return _refuse('--dry-run needs --command "…"')
     if not options.dry_run and options.session is None:
-        return _refuse("name a session with --session ID, or see a plan with --dry-run --command")
+        return _refuse('name a session with --session ID, or show a plan with --dry-run --command "…"')
     # Imported late: only this shim of the package may import the composition root.
     from debug_server.app import programs
 
@@ -34,7 +34,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         if options.dry_run:
             return programs.print_plan(options.command, session_id=options.session, **place)
-        return programs.work_off(options.session, add=options.command, **place)
+        return programs.run_session_commands(options.session, add=options.command, **place)
     except DebugServerError as error:
         return _refuse(str(error))
     except KeyboardInterrupt:
@@ -51,7 +51,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--session", metavar="ID", help="the session whose waiting commands to run")
     parser.add_argument("--command", metavar="TEXT", help="a shell command to add (or to plan, with --dry-run)")
     parser.add_argument("--dry-run", action="store_true", help="print the plan and start nothing")
-    parser.add_argument("--config", metavar="FILE", help="settings (default: config/runner.toml if it is there)")
+    parser.add_argument("--config", metavar="FILE", help="settings file (default: the nearest config/runner.toml)")
     parser.add_argument("--database-url", metavar="URL", help="the store (default: DEBUG_SERVER_DB_URL)")
     return parser
 

@@ -14,7 +14,7 @@ import threading
 import time
 from collections.abc import Callable, Collection
 
-from debug_server.runner.keeper_process import end_keeper, is_stopped, process_state, resume_keeper
+from debug_server.runner.keeper_process import continue_keeper_if_stopped, end_keeper, is_stopped, process_state
 from debug_server.runner.running_command import RunningCommand
 
 _LOG = logging.getLogger(__name__)
@@ -49,7 +49,7 @@ class Watchdog:
                     try:
                         thread.start()
                     except RuntimeError as error:
-                        _LOG.warning("watchdog_failed", extra={"error": str(error)})
+                        _LOG.warning("watchdog_not_started", extra={"error": str(error)})
                         return
                     self._thread = thread
                 self._needed.set()
@@ -64,7 +64,10 @@ class Watchdog:
             thread.join()
 
     def _run(self) -> None:
-        while not self._closed.wait(self._check_seconds if self._needed.wait() else 0.0):
+        while True:
+            self._needed.wait()  # sleep while there are no commands
+            if self._closed.wait(self._check_seconds):
+                return
             with self._lock:
                 found = list(self._running())
                 if not found and not self._closed.is_set():
@@ -72,7 +75,7 @@ class Watchdog:
             for running in found:
                 try:
                     self.check(running, time.monotonic())
-                except Exception as error:  # noqa: BLE001 - the thread's boundary: the other commands must be checked too
+                except Exception as error:  # noqa: BLE001 - the thread's boundary: others must be checked too
                     _LOG.warning("watchdog_failed", extra={"error": f"{type(error).__name__}: {error}"})
 
     def check(self, running: RunningCommand, now: float) -> None:
@@ -81,17 +84,17 @@ class Watchdog:
         state = process_state(keeper["pid"], keeper["start_time"])
         stopped, late = is_stopped(state), running.is_late(now, self._patience)
         if state is None or not (stopped or late):
-            running.suspected = None
+            running.suspected_since = None
             return
         if stopped:
-            resume_keeper(running.handle)
-        if running.suspected is None:
-            running.suspected = now
+            continue_keeper_if_stopped(running.handle)
+        if running.suspected_since is None:
+            running.suspected_since = now
             _LOG.warning("keeper_silent", extra={"run_dir": str(running.run_dir), "state": state})
             running.send({"op": "status"})
-        elif running.heard > running.suspected and not stopped:
+        elif running.last_message_at > running.suspected_since and not stopped:
             running.extend_deadline(now, self._patience)
-        elif now - running.suspected > self._patience and state != _UNINTERRUPTIBLE:
+        elif now - running.suspected_since > self._patience and state != _UNINTERRUPTIBLE:
             # A process that waits for a disk receives the signal only when the disk answers, and then needs none.
-            running.give_up_keeper(now - running.suspected)
+            running.note_keeper_silence(now - running.suspected_since)
             end_keeper(running.handle)

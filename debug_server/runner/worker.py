@@ -1,4 +1,4 @@
-"""WorkerSupervisor: runs one command here and now, for the caller that waits."""
+"""WorkerSupervisor: runs one command in this process, for a caller that waits for it."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING
 
+from debug_server.disk.ownership import Owner
 from debug_server.errors import InvalidInputError
 from debug_server.model import CommandSpec
 from debug_server.ports import CommandStore, Lease, Telemetry
@@ -16,7 +17,6 @@ from debug_server.runner.deferred_signals import defer_signals
 from debug_server.runner.keeper_pool import KeeperPool
 from debug_server.runner.limits import plan_limits
 from debug_server.runner.log_listener import ChunkCallback
-from debug_server.runner.ownership import Owner
 from debug_server.runner.pipeline import Pipeline
 from debug_server.runner.planning import OBSERVER_SECONDS, Job, Planner, resolve_cwd
 from debug_server.runner.settings import RunnerPaths, RunnerSettings
@@ -28,10 +28,10 @@ if TYPE_CHECKING:
 
 
 class WorkerSupervisor:
-    """Ties a lease, an environment and a keeper together for one command at a time.
+    """Runs commands, each in a leased workspace with an environment and a keeper.
 
-    Safe to share between threads. The fork server behind it starts with the first command and leaves with ``close``, or
-    with the process.
+    It has nothing to do with ``debug_server.workers``; users import it under this name. Safe to share between threads.
+    The fork server starts with the first command and stops with ``close`` or with this process.
     """
 
     def __init__(
@@ -51,7 +51,7 @@ class WorkerSupervisor:
         self.pool = KeeperPool(
             containment=self.settings.containment,
             spares=self.settings.spare_keepers,
-            kept=self.settings.max_concurrency,
+            max_idle=self.settings.max_concurrency,
         )
         self.pipeline = Pipeline(
             store=metadata_store,
@@ -73,7 +73,7 @@ class WorkerSupervisor:
         base_env: Mapping[str, str] | None = None,
         telemetry: Telemetry | None = None,
     ) -> WorkerSupervisor:
-        """With the environments that the settings name, whose modules are loaded when the first one is needed."""
+        """Use the environments of ``settings``; their modules are loaded when the first environment is needed."""
         supervisor = cls(
             metadata_store=metadata_store,
             paths=settings.paths,
@@ -87,12 +87,12 @@ class WorkerSupervisor:
 
     @cached_property
     def environments(self) -> EnvironmentManager | None:
-        """The environments of commands; None where they have none."""
+        """The environment manager; None if commands run without environments."""
         return self._find_environments()
 
     @property
     def owner(self) -> str:
-        """The name that this process's claims carry; locked on first use."""
+        """The owner name that this process writes into its claims; its file is created and locked on first use."""
         with self._owner_lock:
             if self._owner is None:
                 self.paths.prepare()
@@ -110,7 +110,7 @@ class WorkerSupervisor:
         stream_observers: Sequence[ChunkCallback] | None = None,
         artifacts: Sequence[str] = (),
     ) -> CommandResult:
-        """Run one command to its end and return how it ended; without ``env_request`` in the session's environment."""
+        """Run one command and return its result; without ``env_request``, in an environment named after the session."""
         number = session_number(session_id)
         return self.run_inline(
             number,
@@ -135,17 +135,17 @@ class WorkerSupervisor:
         terminal_size: Mapping[str, int] | None = None,
         artifacts: Sequence[str] = (),
     ) -> CommandResult:
-        """Add a command that is claimed from the start and run it to its end, in no other environment than asked for.
+        """Add a command that this process has claimed and run it; without ``env_request`` it has no environment.
 
-        The row is there before anything is tried and has its terminal state before this returns or raises. It keeps
-        ``artifacts``, patterns of files to keep, for whoever carries on with the command should this process die.
+        The row exists before anything else happens, and has a terminal state before this returns or raises. It stores
+        ``artifacts``, the globs of files to keep, for the process that recovers the command if this one dies.
         """
-        with defer_signals():  # a row that was added has its end, and what was locked is free again
-            spec = spec.within(self.settings.limits)
-            cwd = self.check(spec, lease)
+        with defer_signals():  # an interrupt must not leave a row without an end, or a lock held
+            spec = spec.with_default_limits(self.settings.limits)
+            cwd = self.check_request(spec, lease)
             command = self.store.commands.add(
                 session_id=session_id,
-                **spec.columns(inline=True, artifacts=artifacts),
+                **spec.to_columns(inline=True, artifacts=artifacts),
                 claim_owner=self.owner,
             )
             return self.pipeline.run(
@@ -162,9 +162,11 @@ class WorkerSupervisor:
                 )
             )
 
-    def check(self, spec: CommandSpec, lease: Lease) -> Path:
-        """Say what is wrong with the request itself, before there is a row of it; returns the command's directory."""
-        plan_limits(spec.within(self.settings.limits).bounds, self.pool.capabilities, spec.require)
+    def check_request(self, spec: CommandSpec, lease: Lease) -> Path:
+        """Check the request before a row is added; returns the command's directory. InvalidInputError if wrong."""
+        plan_limits(
+            spec.with_default_limits(self.settings.limits).effective_limits, self.pool.capabilities, spec.require
+        )
         return resolve_cwd(Path(lease.path), spec.cwd)
 
     def _default_request(self, session_id: int) -> EnvironmentRequest | None:
@@ -175,7 +177,7 @@ class WorkerSupervisor:
         return EnvironmentRequest(name=str(session_id))
 
     def close(self) -> None:
-        """Let the fork server go; running commands carry on under their keepers."""
+        """Disconnect from the fork server; running commands continue under their keepers."""
         self.pipeline.close()
         self.pool.close()
         if self._owner is not None:
@@ -198,7 +200,7 @@ def _environments(settings: RunnerSettings) -> EnvironmentManager:
 
 
 def session_number(session_id: int | str) -> int:
-    """Session ids are numbers; a text of digits is one."""
+    """The session id as a number; InvalidInputError if it is not one."""
     try:
         return int(session_id)
     except ValueError as error:

@@ -1,8 +1,8 @@
 """The verbs that every surface calls, as the table of operations in ``messages`` lists them.
 
-Imported by surfaces, ``dispatch``, ``tasks`` and ``app``. Asynchronous above, synchronous below: calls into the store
-and the engine go to threads here and nowhere else. Exports are loaded on first use: a run in the foreground, whose
-verbs are plain calls, must not pay for messages and operations.
+Imported by surfaces, ``dispatch``, ``tasks`` and ``app``. The layers above are asynchronous, the layers below blocking:
+only this package calls the store and the engine in threads. Exports are loaded on first use, because a foreground run
+does not need the messages and the operations.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ from debug_server.service.caller import Caller
 from debug_server.service.last_used import LastUsed
 from debug_server.store import MetadataStore
 
-_OWNERS = 10_000  # entries of the cache of session owners
+_MAX_CACHED_OWNERS = 10_000  # entries of the cache of session owners
 
 
 class Access:
@@ -30,7 +30,7 @@ class Access:
     async def _owner_of(self, session_id: int) -> int | None:
         """The token that opened a session; cached, because it never changes."""
         if session_id not in self._owners:
-            if len(self._owners) >= _OWNERS:
+            if len(self._owners) >= _MAX_CACHED_OWNERS:
                 self._owners.clear()
             self._owners[session_id] = (await self._blocking.read(self._store.sessions.get, session_id)).owner_token_id
         return self._owners[session_id]
@@ -49,18 +49,18 @@ class Access:
             raise NotFoundError(f"there is no command {command_id}")
         return command
 
-    async def session_to_use(self, caller: Caller, session_id: int) -> Session:
-        """The same for a caller that uses the session: use by its owner keeps a session from idling."""
+    async def use_session(self, caller: Caller, session_id: int) -> Session:
+        """A session that the caller may see; if the caller owns it, its time of last use is updated."""
         session = await self.session(caller, session_id)
         if session.owner_token_id == caller.token_id:
-            self._last_used.note(session_id)
+            self._last_used.record(session_id)
         return session
 
-    async def command_to_use(self, caller: Caller, command_id: int) -> Command:
-        """The same for a command that the caller uses."""
+    async def use_command(self, caller: Caller, command_id: int) -> Command:
+        """A command that the caller may see; if the caller owns its session, the time of last use is updated."""
         command = await self.command(caller, command_id)
         if await self._owner_of(command.session_id) == caller.token_id:
-            self._last_used.note(command.session_id)
+            self._last_used.record(command.session_id)
         return command
 
     def close(self) -> None:

@@ -15,25 +15,25 @@ from debug_server.service.verbs import Verbs
 class ArtifactVerbs(Verbs):
     """Files kept from commands."""
 
-    async def page(self, caller: Caller, request: m.SessionPage) -> m.ArtifactList:
+    async def page(self, caller: Caller, request: m.SessionListRequest) -> m.ArtifactList:
         """A session's artifacts."""
-        session = await self._access.session_to_use(caller, request.session_id)
+        session = await self._access.use_session(caller, request.session_id)
         rows = await self._call(
             self._store.artifacts.in_session, session.id, after=request.after, limit=request.limit + 1
         )
-        rows, following = views.one_page(rows, request.limit, lambda row: row.id)
-        return m.ArtifactList(items=[views.artifact(row) for row in rows], next_after=following)
+        rows, next_after = views.one_page(rows, request.limit, lambda row: row.id)
+        return m.ArtifactList(items=[views.artifact(row) for row in rows], next_after=next_after)
 
-    async def get(self, caller: Caller, request: m.ArtifactId) -> m.ArtifactReply:
+    async def get(self, caller: Caller, request: m.ArtifactRef) -> m.ArtifactReply:
         """One artifact."""
         return views.artifact((await self._artifact(caller, request))[0])
 
-    async def path(self, caller: Caller, request: m.ArtifactId) -> Path:
+    async def path(self, caller: Caller, request: m.ArtifactRef) -> Path:
         """The file of an artifact, for surfaces that can send files; NotFoundError when it is gone."""
         return (await self._artifact(caller, request))[1]
 
-    async def _artifact(self, caller: Caller, request: m.ArtifactId) -> tuple[Artifact, Path]:
-        session = await self._access.session_to_use(caller, request.session_id)
+    async def _artifact(self, caller: Caller, request: m.ArtifactRef) -> tuple[Artifact, Path]:
+        session = await self._access.use_session(caller, request.session_id)
         row = await self._call(self._store.artifacts.get, request.artifact_id)
         if row.session_id != session.id:
             raise NotFoundError(f"session {session.id} has no artifact {request.artifact_id}")

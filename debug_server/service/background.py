@@ -1,4 +1,4 @@
-"""The background server: it is found by the lock that it holds, so a reused pid is never mistaken for it."""
+"""Starts, finds and stops the background server by the lock that it holds, because its pid may have been reused."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from debug_server.errors import ConfigurationError, DebugServerError
 from debug_server.runner.background_process import start_background
 from debug_server.runner.live_commands import live_commands
 
-_START_SECONDS, _STOP_SECONDS, _LOOK_SECONDS = 30.0, 20.0, 0.02
+_START_SECONDS, _STOP_SECONDS, _POLL_SECONDS = 30.0, 20.0, 0.02
 _SERVING = re.compile(r"^serving gRPC on port (\d+)$", re.MULTILINE)
 _HTTP = re.compile(r"^serving on (\S+)$", re.MULTILINE)
 
@@ -56,8 +56,8 @@ def holder(lock: Path) -> int | None:
 
 
 @contextmanager
-def one_at_a_time(files: ServerFiles) -> Iterator[None]:
-    """Start one server at a time: starts share a log, and each reads its own server's address from it."""
+def start_lock(files: ServerFiles) -> Iterator[None]:
+    """Hold the lock for starting a server: starts share one log, from which each reads the address of its server."""
     files.lock.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     descriptor = os.open(files.lock.with_name("server.start.lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
@@ -68,7 +68,7 @@ def one_at_a_time(files: ServerFiles) -> Iterator[None]:
 
 
 def start(files: ServerFiles, arguments: Sequence[str]) -> dict[str, object]:
-    """Start the server and return when it answers; if it exits, the error has the last line of its output."""
+    """Start the server; returns its pid and addresses once it serves, or raises with the last line of its output."""
     process = start_background([sys.executable, "-P", "-m", "debug_server", "serve", *arguments], files.log)
     deadline = time.monotonic() + _START_SECONDS
     while True:
@@ -82,7 +82,7 @@ def start(files: ServerFiles, arguments: Sequence[str]) -> dict[str, object]:
         if time.monotonic() > deadline:
             process.terminate()
             raise ConfigurationError(f"the server did not answer within {_START_SECONDS:g} s: see {files.log}")
-        time.sleep(_LOOK_SECONDS)
+        time.sleep(_POLL_SECONDS)
 
 
 def stop(files: ServerFiles) -> int | None:
@@ -107,14 +107,14 @@ def stop(files: ServerFiles) -> int | None:
 
 
 def continuing(keepers: Path) -> str | None:
-    """How many commands a server that has stopped left running, as a sentence; None if there are none."""
+    """A sentence that says how many commands outlive a stopped server; None if there are none."""
     count = len(live_commands(keepers))
     subject, them = ("1 command continues", "it") if count == 1 else (f"{count} commands continue", "them")
     return f"{subject}; the next `debug-server serve` adopts {them}" if count else None
 
 
-def known_state(files: ServerFiles) -> dict[str, object]:
-    """The addresses that the running server wrote down."""
+def running_server(files: ServerFiles) -> dict[str, object]:
+    """The pid and addresses of the running server; empty if none runs, only ``pid`` before it has written them."""
     pid = holder(files.lock)
     if pid is None:
         return {}
@@ -126,6 +126,6 @@ def known_state(files: ServerFiles) -> dict[str, object]:
 
 
 def _last_message(text: str, log: Path) -> str:
-    """The last line that is not a JSON record: records seldom give the reason."""
+    """The last line that is not JSON: log records seldom contain the reason."""
     lines = [line for line in text.splitlines() if line.strip() and not line.startswith("{")]
     return lines[-1] if lines else f"it gave no reason, its log is {log}"

@@ -14,8 +14,8 @@ from debug_server.worktrees.git_dirs import common_dir
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ClaimedBranchTree:
-    """A checked plan, and its session's claims on the branch and the path."""
+class ClaimedBranchWorktree:
+    """A checked plan, and the claims on the branch and the path that its session must make."""
 
     plan: BranchWorktreePlan
     claims: tuple[Claim, ...]
@@ -24,14 +24,14 @@ class ClaimedBranchTree:
 class BranchTreeVerbs(Verbs):
     """Used by other parts of the server, not by surfaces."""
 
-    async def check(self, *, repository: Path, path: Path, branch: str, cleanup: bool) -> ClaimedBranchTree:
+    async def check(self, *, repository: Path, path: Path, branch: str, cleanup: bool) -> ClaimedBranchWorktree:
         """The plan of a worktree of ``repository`` at ``path``; ConflictError while the branch or the path is in use.
 
         InvalidInputError names the wrong one of ``repository``, ``path`` and ``branch`` as its field.
         """
         return await self._call_git(self._check, repository, path, branch, cleanup)
 
-    def _check(self, repository: Path, path: Path, branch: str, cleanup: bool) -> ClaimedBranchTree:
+    def _check(self, repository: Path, path: Path, branch: str, cleanup: bool) -> ClaimedBranchWorktree:
         trust = self._sessions.trust
         try:
             trust.check(repository)
@@ -39,14 +39,18 @@ class BranchTreeVerbs(Verbs):
         except InvalidInputError as error:
             raise InvalidInputError(str(error), field="repository") from error
         if path == repository or repository.is_relative_to(path) or path.is_relative_to(common):
-            raise InvalidInputError(f"{path} is the project itself, or above it, or in its git directory", field="path")
+            raise InvalidInputError(f"{path} is the repository, above it, or in its git directory", field="path")
+        try:
+            trust.check_place(path)
+        except InvalidInputError as error:
+            raise InvalidInputError(str(error), field="path") from error
         try:
             name = branches.branch_name(branch)
         except InvalidInputError as error:
             raise InvalidInputError(str(error), field="branch") from error
         tree = BranchWorktree(repository=repository, path=path, branch=name, trust=trust)
         branches.check_free(tree, locks_dir=self._shared.paths.artifacts_root.absolute() / "locks")
-        return ClaimedBranchTree(
+        return ClaimedBranchWorktree(
             plan=BranchWorktreePlan(repository=str(repository), path=str(path), branch=name, cleanup=cleanup),
             claims=(
                 Claim(resource=f"branch {name} of {common}", waits=False),

@@ -53,7 +53,9 @@ class Caller:
 def bearer_token(header: str | None) -> str | None:
     """The token in an Authorization header, or in the metadata of that name."""
     scheme, _, secret = (header or "").partition(" ")
-    return secret.strip() or None if scheme.lower() == "bearer" else None
+    if scheme.lower() != "bearer":
+        return None
+    return secret.strip() or None
 
 
 LOCAL = Caller(token_id=None, name="local", scopes=frozenset({ADMIN}))

@@ -24,19 +24,20 @@ from debug_server.worktrees.artifact_files import check_patterns
 
 _CANCEL_SECONDS = 10.0
 _START_SECONDS = 10.0  # for a claimed command to start
-_OF_LINE = "\n"  # between a request's key and a line's number; callers' keys cannot contain it
-_FIRST_LOOK_SECONDS, _LAST_LOOK_SECONDS = 0.001, 0.1
+_KEY_SEPARATOR = "\n"  # separates the request's key and the line number; keys of callers cannot contain it
+_MIN_POLL_SECONDS, _MAX_POLL_SECONDS = 0.001, 0.1
 
 
 class CommandVerbs(Verbs):
     """Commands."""
 
     async def submit_lines(self, session_id: int, lines: Sequence[str], key: str | None) -> None:
-        """Queue texts for a shell, each with a key of its own; if one cannot be queued, the session is closed."""
+        """Queue shell command lines, each with its own key; if one cannot be queued, the session is closed."""
         try:
             for number, line in enumerate(lines):
                 command = m.CommandRequest(argv=shell_command(self._shared.shell, line))
-                await self._call(self.add, session_id, command, key and f"{key}{_OF_LINE}{number}")
+                line_key = None if key is None else f"{key}{_KEY_SEPARATOR}{number}"
+                await self._call(self.add, session_id, command, line_key)
         except DebugServerError:
             session = await self._call(self._store.sessions.get, session_id)
             await self._call(self._engine.close_session, session, SessionStatus.FAILED)
@@ -47,9 +48,9 @@ class CommandVerbs(Verbs):
     ) -> m.CommandReply:
         """Queue a command; the same key in the same session gives the same command."""
         self._shared.require_accepting()
-        session = await self._access.session_to_use(caller, request.session_id)
+        session = await self._access.use_session(caller, request.session_id)
         require_open(session)
-        async with self._quotas.room(caller, commands=1):
+        async with self._quotas.reserve(caller, commands=1):
             row = await self._call(self.add, session.id, request, idempotency_key)
         return views.command(row)
 
@@ -71,23 +72,23 @@ class CommandVerbs(Verbs):
 
     def _check_cwd(self, session_id: int, cwd: str) -> None:
         """InvalidInputError for a path outside the workspace; symbolic links are checked when the command starts."""
-        place = os.path.normpath(cwd)
-        if not place.startswith("/"):
-            inside = place != ".." and not place.startswith("../")
+        path = os.path.normpath(cwd)
+        if not path.startswith("/"):
+            inside = path != ".." and not path.startswith("../")
         else:
             session = self._store.sessions.get(session_id)
             if session.worktree_id is None:
                 return
             root = Path(self._store.worktrees.get(session.worktree_id).path)
-            inside = any(Path(place).is_relative_to(name) for name in (root, root.resolve()))
+            inside = any(Path(path).is_relative_to(name) for name in (root, root.resolve()))
         if not inside:
             raise InvalidInputError(f"cwd {cwd!r} is outside the workspace: use a path inside it", field="cwd")
 
-    async def get(self, caller: Caller, request: m.CommandId) -> m.CommandReply:
+    async def get(self, caller: Caller, request: m.CommandRef) -> m.CommandReply:
         """One command."""
         return views.command(await self._access.command(caller, request.command_id))
 
-    async def page(self, caller: Caller, request: m.SessionPage) -> m.CommandList:
+    async def page(self, caller: Caller, request: m.SessionListRequest) -> m.CommandList:
         """A session's commands by sequence."""
         session = await self._access.session(caller, request.session_id)
         rows = await self._call(
@@ -98,37 +99,37 @@ class CommandVerbs(Verbs):
 
     async def wait(self, caller: Caller, request: m.WaitCommand) -> m.CommandReply:
         """Wait until the command has ended or the timeout is over."""
-        command = await self._access.command_to_use(caller, request.command_id)
+        command = await self._access.use_command(caller, request.command_id)
         async with self._shared.followers.while_valid(caller):
-            return views.command(await self.ended(command, request.timeout))
+            return views.command(await self.wait_until_ended(command, request.timeout))
 
-    async def ended(self, command: Command, seconds: float) -> Command:
+    async def wait_until_ended(self, command: Command, seconds: float) -> Command:
         """Wait until the command has ended, ``seconds`` are over or the server drains; returns the current row.
 
         Artifacts are copied after the end: the wait includes that.
         """
         deadline = time.monotonic() + seconds
-        command = await self.terminal(command, deadline)
-        if command.status.terminal and command.plan.has_follow_up:
-            await self._follow_up_done(command, deadline)
+        command = await self.wait_until_terminal(command, deadline)
+        if command.status.terminal and command.plan.may_have_follow_up:
+            await self._wait_for_follow_up(command, deadline)
         return command
 
-    async def _follow_up_done(self, command: Command, deadline: float) -> None:
+    async def _wait_for_follow_up(self, command: Command, deadline: float) -> None:
         """Wait for the follow-up without a thread: copying may take long, and many callers may wait."""
-        pause = _FIRST_LOOK_SECONDS
+        pause = _MIN_POLL_SECONDS
         while (
             self._engine.is_active(command.id)
             and (left := deadline - time.monotonic()) > 0
             and not self._shared.draining
         ):
             await asyncio.sleep(min(pause, left))
-            pause = min(pause * 1.5, _LAST_LOOK_SECONDS)
+            pause = min(pause * 1.5, _MAX_POLL_SECONDS)
 
-    async def terminal(self, command: Command, deadline: float) -> Command:
+    async def wait_until_terminal(self, command: Command, deadline: float) -> Command:
         """Wait until the command is terminal, the deadline has passed or the server drains."""
         if command.status.terminal:
             return command
-        async with self._wakeups.of(("command", command.id)) as woken:
+        async with self._wakeups.changes_of(("command", command.id)) as woken:
             while True:
                 woken.clear()
                 command = await self._read(self._store.commands.get, command.id)
@@ -137,36 +138,36 @@ class CommandVerbs(Verbs):
                     return command
                 await wait_for(woken, left)
 
-    async def cancel(self, caller: Caller, request: m.CommandId) -> m.CommandReply:
+    async def cancel(self, caller: Caller, request: m.CommandRef) -> m.CommandReply:
         """Cancel a command; returns when its tree is empty, or after ten seconds."""
-        command = await self._access.command_to_use(caller, request.command_id)
+        command = await self._access.use_command(caller, request.command_id)
         if not command.status.terminal:
             await self._call(self._engine.cancel, command.id, f"cancelled by {caller.name}")
-            command = await self.ended(command, _CANCEL_SECONDS)
+            command = await self.wait_until_ended(command, _CANCEL_SECONDS)
         return views.command(command)
 
     async def signal(self, caller: Caller, request: m.SignalCommand) -> m.Message:
         """Send a signal to its leader."""
-        command = await self._access.command_to_use(caller, request.command_id)
-        async with self._alive(command):
-            await self._begun_by(command, time.monotonic() + _START_SECONDS)
+        command = await self._access.use_command(caller, request.command_id)
+        async with self._conflict_if_ended(command):
+            await self._wait_until_started(command, time.monotonic() + _START_SECONDS)
             await self._call(self._engine.signal, command.id, request.signal)
         return m.Message(message=f"signal {request.signal} was sent to command {command.id}")
 
     async def write_stdin(self, caller: Caller, request: m.WriteStdin) -> m.Message:
         """Write to its stdin; returns when the command's pipe has accepted the data."""
-        command = await self._access.command_to_use(caller, request.command_id)
+        command = await self._access.use_command(caller, request.command_id)
         data = _data(request)
-        async with self._alive(command):
-            command = await self._begun_by(command, time.monotonic() + _START_SECONDS)
+        async with self._conflict_if_ended(command):
+            command = await self._wait_until_started(command, time.monotonic() + _START_SECONDS)
             connection = await self._call(self._engine.connect, command)
             with connection:
                 await write_to(connection, request.write_id, data, close=request.close)
         return m.Message(message=f"write {request.write_id} reached command {command.id}")
 
-    async def _begun_by(self, command: Command, deadline: float) -> Command:
+    async def _wait_until_started(self, command: Command, deadline: float) -> Command:
         """Wait, without a thread, until a claimed command runs; any other command is returned at once."""
-        async with self._wakeups.of(("command", command.id)) as woken:
+        async with self._wakeups.changes_of(("command", command.id)) as woken:
             while command.status is CommandStatus.PENDING and command.owner is not None:
                 if (left := deadline - time.monotonic()) <= 0:
                     break
@@ -177,7 +178,7 @@ class CommandVerbs(Verbs):
         return command
 
     @asynccontextmanager
-    async def _alive(self, command: Command) -> AsyncIterator[None]:
+    async def _conflict_if_ended(self, command: Command) -> AsyncIterator[None]:
         """Raise ConflictError instead of KeeperError if the command has ended, before or during the block."""
         try:
             yield

@@ -2,8 +2,8 @@
 
     survey (nothing is changed) -> purge: servers and runs end -> commands end -> builds end -> unmount -> remove
 
-Processes are found by the locks and run directories in the folder, never by name, and are signalled by pidfd after it
-is certain that they are the ones that hold them.
+Processes are found by the locks and run directories in the folder, never by name. Each is signalled through a pidfd,
+after a check that it still holds its lock or run directory.
 """
 
 from __future__ import annotations
@@ -35,34 +35,33 @@ _MAX_NUMBER, _MAX_BUILD_LOCK = 32, 1 << 16
 _SQLITE = b"SQLite format 3\0"
 _WORKSPACES = "worktrees"
 _STOP_SECONDS = 15.0
-_OURS = frozenset(
+_KNOWN_ENTRIES = frozenset(
     {
-        *(
-            "artifacts",
-            "collected",
-            "containers",
-            "data",
-            "envs",
-            "keepers",
-            "logs",
-            "owners",
-            "patches",
-            "repos",
-            "scratch",
-        ),
-        *(
-            "examples",
-            "workers",
-            "worktrees",
-            "locks",
-            "folder",
-            "server.lock",
-            "server.log",
-            "told",
-            "server.json",
-            "server.start.lock",
-        ),
-        *(".gitignore", "CACHEDIR.TAG", ".overlay-probe", ".overlay-probe.lock"),
+        ".gitignore",
+        ".overlay-probe",
+        ".overlay-probe.lock",
+        "CACHEDIR.TAG",
+        "artifacts",
+        "collected",
+        "containers",
+        "data",
+        "envs",
+        "examples",
+        "folder",
+        "keepers",
+        "locks",
+        "logs",
+        "owners",
+        "patches",
+        "repos",
+        "scratch",
+        "server.json",
+        "server.lock",
+        "server.log",
+        "server.start.lock",
+        "told",
+        "workers",
+        "worktrees",
     }
 )
 
@@ -77,7 +76,7 @@ class Holder:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Part:
+class Entry:
     """One entry of the folder that would be removed."""
 
     name: str
@@ -89,33 +88,33 @@ class Survey:
     """What a purge would end and remove."""
 
     root: Path
-    identity: tuple[int, int]  # of the folder that was looked at
+    identity: tuple[int, int]  # device and inode of the folder that was examined
     processes: list[Holder]
     commands: list[LiveCommand]
     workers: list[LiveCommand]
-    damaged: list[str]  # run directories that tell nothing that can be believed: nothing is ended for them
+    damaged: list[str]  # run directories whose contents cannot be trusted: no process is ended because of them
     mounts: list[Path]
-    parts: list[Part]
+    entries: list[Entry]
     foreign: list[str]  # entries that are not ours: they stay
 
     @property
     def size(self) -> int:
         """Bytes that would be freed."""
-        return sum(part.size for part in self.parts)
+        return sum(entry.size for entry in self.entries)
 
 
-def configured() -> tuple[Path, str | None]:
-    """The data folder that applies here; and if that is the user's own for want of another one, why."""
-    placed = load_runner()
-    if placed.place.found is not None or placed.loaded.source("paths.artifacts") != "default":
-        return placed.data, None
-    ignored = [f"{path} is ignored ({reason})" for path, reason in placed.place.ignored]
-    return placed.data, ", ".join(["there is no data folder here or above", *ignored])
+def configured_folder() -> tuple[Path, str | None]:
+    """The data folder of the current directory; with the reason, if it is only the user's default folder."""
+    runner_config = load_runner()
+    if runner_config.location.found is not None or runner_config.loaded.source("paths.artifacts") != "default":
+        return runner_config.data, None
+    ignored = [f"{path} is ignored ({reason})" for path, reason in runner_config.location.ignored]
+    return runner_config.data, ", ".join(["there is no data folder here or above", *ignored])
 
 
 def survey(root: Path) -> Survey:
-    """Look, and change nothing; InvalidInputError when ``root`` is not a data folder that may be removed."""
-    with _opened(root) as folder:
+    """Examine a data folder without changes; InvalidInputError if ``root`` is not one that may be removed."""
+    with _open_data_folder(root) as folder:
         real = _real(folder)
         _refuse_foreign_mounts(real)
         names = folder.names()
@@ -129,16 +128,16 @@ def survey(root: Path) -> Survey:
             workers=workers,
             damaged=[f"{_KEEPERS}/{item.name}: {item.reason}" for item in damaged_handles(folder.path / _KEEPERS)],
             mounts=[mount.target for mount in list_mounts(real / _WORKSPACES)],
-            parts=[Part(name=name, size=_size(folder.path / name)) for name in names if name in _OURS],
-            foreign=[name for name in names if name not in _OURS],
+            entries=[Entry(name=name, size=_size(folder.path / name)) for name in names if name in _KNOWN_ENTRIES],
+            foreign=[name for name in names if name not in _KNOWN_ENTRIES],
         )
 
 
 def purge(found: Survey, *, seconds: float = _STOP_SECONDS) -> list[Leftover]:
-    """End and remove what a survey found, and what has begun since; returns what could not be removed."""
-    with _opened(found.root) as folder:
+    """End and remove everything in a surveyed folder, also what has started since; returns what remains."""
+    with _open_data_folder(found.root) as folder:
         if _identity(folder) != found.identity:
-            raise DebugServerError(f"{found.root} was replaced meanwhile: nothing was removed")
+            raise DebugServerError(f"{found.root} was replaced since it was examined: nothing was removed")
         left = _purge(folder, found.root, seconds)
     with contextlib.suppress(OSError):  # something that is not ours is in it
         found.root.rmdir()
@@ -149,20 +148,20 @@ def _purge(folder: Folder, root: Path, seconds: float) -> list[Leftover]:
     deadline = time.monotonic() + 4 * seconds
     while holders := _holders(folder):
         if time.monotonic() > deadline:
-            raise DebugServerError(f"process {holders[0].pid} keeps using {root}: end it, then purge again")
+            raise DebugServerError(f"process {holders[0].pid} still uses {root}: end it, then purge again")
         for holder in holders:
             _end(folder, holder, seconds)
-    with _no_server(folder, root):
+    with _server_locks_held(folder, root):
         if survivors := end_commands(live_commands(folder.path / _KEEPERS), seconds=seconds):
             raise DebugServerError(f"processes {survivors} of commands cannot be ended: nothing was removed")
         _end_builds(folder)
         _refuse_foreign_mounts(_real(folder))
-        return [item for name in folder.names() if name in _OURS for item in remove_entry(folder, name)]
+        return [item for name in folder.names() if name in _KNOWN_ENTRIES for item in remove_entry(folder, name)]
 
 
 @contextmanager
-def _opened(root: Path) -> Iterator[Folder]:
-    """A folder of ours, held open: whatever its path leads to later, this one is treated."""
+def _open_data_folder(root: Path) -> Iterator[Folder]:
+    """Open a data folder: later calls use this folder, even if its path is replaced."""
     if not root.is_dir():
         raise InvalidInputError(f"there is no data folder at {root}")
     root = root.resolve()
@@ -181,7 +180,7 @@ def _opened(root: Path) -> Iterator[Folder]:
 
 
 def _as_user(owner: os.stat_result) -> str:
-    """What runs a program as that user; root needs no sudo, which small images do not have."""
+    """The command prefix that runs a program as that user; setpriv for root, because small images have no sudo."""
     if os.geteuid() != 0:
         return f"sudo -H -u '#{owner.st_uid}'"
     return f"setpriv --reuid {owner.st_uid} --regid {owner.st_gid} --clear-groups"
@@ -197,15 +196,15 @@ def _identity(folder: Folder) -> tuple[int, int]:
 
 
 def _is_data_folder(folder: Folder) -> bool:
-    """By what a store leaves; of the user's folder perhaps nothing but the notes that were shown."""
-    if _reads(folder, _IDENTITY, b"") or _reads(folder, _DATABASE, _SQLITE):
+    """Whether it has files of a store; the user's default folder may contain only the record of shown notices."""
+    if _starts_with(folder, _IDENTITY, b"") or _starts_with(folder, _DATABASE, _SQLITE):
         return True
     names = set(folder.names())
-    return _TOLD in names and names <= _OURS
+    return _TOLD in names and names <= _KNOWN_ENTRIES
 
 
-def _reads(folder: Folder, path: str, start: bytes) -> bool:
-    """Whether it is a file that starts so."""
+def _starts_with(folder: Folder, path: str, start: bytes) -> bool:
+    """Whether ``path`` is a file that begins with ``start``."""
     try:
         return folder.read(path, len(start)) == start
     except OSError:
@@ -213,13 +212,14 @@ def _reads(folder: Folder, path: str, start: bytes) -> bool:
 
 
 def _refuse_foreign_mounts(root: Path) -> None:
-    """Only workspaces are mounted by us; a disk that somebody mounted here is not ours to unmount or to empty."""
+    """InvalidInputError for a mount that is not a workspace: somebody else mounted it, so it is not unmounted."""
     for mount in list_mounts(root):
         if not mount.target.is_relative_to(root / _WORKSPACES) or mount.target == root / _WORKSPACES:
             raise InvalidInputError(f"{mount.target} is a mount point that is not a workspace: unmount it, then purge")
 
 
 def _is_worker(folder: Folder, command: LiveCommand) -> bool:
+    """Whether the command is a run of a supervised worker: its log is named after a folder in ``workers``."""
     name = command.log_name.rpartition("-")[0]
     return bool(name) and any(found.startswith(f"{name}-") for found in folder.names("workers"))
 
@@ -248,9 +248,9 @@ def _first_number(folder: Folder, path: str) -> str:
 
 
 def _holds(folder: Folder, pid: int, lock: str) -> bool:
-    """Whether the lock is taken and that very process, of the folder's owner, has its file open.
+    """Whether the lock is held and process ``pid``, of the folder's owner, has the lock file open.
 
-    A pid alone may be anybody's by now.
+    The pid alone is not enough: it may have been reused.
     """
     try:
         descriptor = folder.open_file(lock)
@@ -259,13 +259,13 @@ def _holds(folder: Folder, pid: int, lock: str) -> bool:
     try:
         fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
-        mine = os.fstat(descriptor)
+        locked_file = os.fstat(descriptor)
         with contextlib.suppress(OSError):
             if user_of(pid) != os.fstat(folder.descriptor).st_uid:
                 return False
             for entry in Path(f"/proc/{pid}/fd").iterdir():
                 with contextlib.suppress(OSError):
-                    if os.path.samestat(entry.stat(), mine):
+                    if os.path.samestat(entry.stat(), locked_file):
                         return True
     finally:
         os.close(descriptor)
@@ -285,7 +285,7 @@ def _end(folder: Folder, holder: Holder, seconds: float) -> None:
     except ProcessLookupError:
         return
     try:
-        if not _holds(folder, holder.pid, holder.lock):  # it left, and the descriptor may be another process's
+        if not _holds(folder, holder.pid, holder.lock):  # it has exited, and the pidfd may be another process's
             return
         for number in (signal.SIGTERM, signal.SIGKILL):
             with contextlib.suppress(ProcessLookupError):
@@ -297,8 +297,8 @@ def _end(folder: Folder, holder: Holder, seconds: float) -> None:
 
 
 @contextmanager
-def _no_server(folder: Folder, root: Path) -> Iterator[None]:
-    """Keep servers from starting here for the block."""
+def _server_locks_held(folder: Folder, root: Path) -> Iterator[None]:
+    """Hold the server locks during the block, so that no server starts."""
     with contextlib.ExitStack() as stack:
         for lock in _SERVER_LOCKS:
             try:

@@ -6,7 +6,7 @@
     first_error  the first line that is certainly an error, or else the first that mentions one
     failing      ids of failing tests
     tracebacks   each exception, and where it was raised
-    repeats      the longest runs of lines that are equal but for their digits
+    repeats      the longest runs of lines that differ only in digits
     head, tail   the first and the last lines, such runs folded into one
 """
 
@@ -23,7 +23,7 @@ from debug_server.service import log_patterns
 _BLOCK = 1 << 18  # bytes processed at once
 _HELD_BACK = 1 << 16  # an incomplete line or traceback is held back up to this many bytes
 _WHOLE_TEXT = 6000  # a log of at most so many bytes is included whole
-_FOLD = 3  # the shortest run that is listed under ``repeats``
+_MIN_REPEATS = 3  # lines in the shortest run that ``repeats`` lists
 _HEAD, _TAIL, _REPEATS, _TRACEBACKS = 15, 40, 5, 8
 _SHOWN_TESTS, _COUNTED_TESTS = 40, 1000
 _TRACEBACK_ATTEMPTS, _ERROR_ATTEMPTS = 1000, 20_000  # a log that says "error" in each line must not cost minutes
@@ -39,7 +39,7 @@ class Excerpt(Reply):
 
 
 class FoldedLine(Excerpt):
-    """A run of lines that are equal but for their digits: the first, and the last if it differs."""
+    """A run of lines that differ only in digits: the first line, and the last one if it differs."""
 
     count: int
     last: str | None
@@ -69,7 +69,7 @@ class Digest(Reply):
     text: str | None
     first_error: Excerpt | None
     failing: list[FailingTest]
-    failing_count: int  # more than are listed, up to a bound
+    failing_count: int  # of all failing tests, counted up to a limit; ``failing`` lists fewer
     tracebacks: list[TracebackHead]
     repeats: list[FoldedLine]
     head: list[FoldedLine]
@@ -92,7 +92,7 @@ class _Run:
         self.count += count
 
     def folded(self) -> FoldedLine:
-        text, last = log_patterns.shown(self.first), log_patterns.shown(self.last)
+        text, last = log_patterns.excerpt(self.first), log_patterns.excerpt(self.last)
         return FoldedLine(
             offset=self.offset, end=self.end, text=text, count=self.count, last=last if last != text else None
         )
@@ -109,7 +109,7 @@ class LogDigest:
         self._opening = bytearray()
         self._lines = 0
         self._folds = _Folds()
-        self._finds = _Finds()
+        self._finds = _Findings()
 
     def feed(self, data: bytes) -> None:
         """Add the next bytes."""
@@ -119,18 +119,18 @@ class LogDigest:
         for position in range(0, len(data), _BLOCK):
             self._pending += data[position : position + _BLOCK]
             if len(self._pending) >= _BLOCK:
-                self._work(_cut(self._pending))
+                self._process(_complete_bytes(self._pending))
 
     def finish(self) -> Digest:
         """Return the digest; ``feed`` must not be called afterwards."""
         if self._pending:
-            self._work(len(self._pending))
+            self._process(len(self._pending))
         short = self._read <= _WHOLE_TEXT
         return Digest(
             start=self._start,
             end=self._start + self._read,
             lines=self._lines,
-            text=_whole(self._opening) if short else None,
+            text=_as_text(self._opening) if short else None,
             first_error=self._finds.strong or self._finds.weak,
             failing=list(self._finds.tests.values()),
             failing_count=len(self._finds.test_ids),
@@ -140,22 +140,22 @@ class LogDigest:
             tail=[] if short else self._folds.tail(),
         )
 
-    def _work(self, size: int) -> None:
+    def _process(self, size: int) -> None:
         block = bytes(self._pending[:size])
         del self._pending[:size]
         lines = block.removesuffix(b"\n").split(b"\n")
         self._lines += len(lines)
         self._folds.add(self._offset, lines, block.translate(None, _DIGITS).removesuffix(b"\n").split(b"\n"))
-        self._finds.look(self._offset, block)
+        self._finds.search(self._offset, block)
         self._offset += size
 
 
-def _whole(data: bytearray) -> str:
+def _as_text(data: bytearray) -> str:
     lines = bytes(data).split(b"\n")
     return "\n".join(log_patterns.plain(line).decode("utf-8", "replace") for line in lines)
 
 
-def _cut(pending: bytearray) -> int:
+def _complete_bytes(pending: bytearray) -> int:
     """How many bytes can be processed: whole lines, without an incomplete traceback at the end."""
     floor = len(pending) - _HELD_BACK
     size = pending.rfind(b"\n", floor) + 1
@@ -189,20 +189,21 @@ class _Folds:
                 first=lines[index],
                 last=lines[last],
             )
-            self._append(run, follows=index == 0)
+            self._append(run, may_continue=index == 0)
 
     def _wanted(self, counts: Sequence[int]) -> Iterator[tuple[int, int]]:
         """(first line, length) of the runs that may be shown; short ones in the middle are skipped."""
-        late = len(counts) - _TAIL
+        first_tail_run = len(counts) - _TAIL
         index = 0
         for number, count in enumerate(counts):
-            if count >= _FOLD or number >= late or len(self._head) < _HEAD or number == 0:
+            # The first one may continue the last run of the block before.
+            if count >= _MIN_REPEATS or number >= first_tail_run or len(self._head) < _HEAD or number == 0:
                 yield index, count
             index += count
 
-    def _append(self, run: _Run, *, follows: bool) -> None:
+    def _append(self, run: _Run, *, may_continue: bool) -> None:
         newest = self._tail[-1] if self._tail else None
-        if follows and newest is not None and newest.skeleton == run.skeleton:
+        if may_continue and newest is not None and newest.skeleton == run.skeleton:
             newest.grow(end=run.end, count=run.count, last=run.last)
             self._rank(newest)
             return
@@ -214,7 +215,7 @@ class _Folds:
         self._rank(run)
 
     def _rank(self, run: _Run) -> None:
-        if run.count < _FOLD:
+        if run.count < _MIN_REPEATS:
             return
         others = [item for item in self._longest if item is not run]
         self._longest = sorted([*others, run], key=lambda item: -item.count)[:_REPEATS]
@@ -231,8 +232,8 @@ class _Folds:
         return [run.folded() for run in self._longest]
 
 
-class _Finds:
-    """Errors, failing tests and tracebacks. Only lines that contain one of the needles are matched."""
+class _Findings:
+    """Finds errors, failing tests and tracebacks; patterns are matched only in lines that contain a needle."""
 
     def __init__(self) -> None:
         self.strong: Excerpt | None = None
@@ -241,12 +242,12 @@ class _Finds:
         self.test_ids: set[str] = set()
         self.tracebacks: list[TracebackHead] = []
         self._explanation: str | None = None  # pytest's first `E` line of the current failure
-        self._attempts = self._doubts = 0
-        self._past = 0  # where the last traceback ended
+        self._attempts = self._error_candidates = 0
+        self._traceback_end = 0  # where the last traceback ended
 
-    def look(self, base: int, block: bytes) -> None:
+    def search(self, base: int, block: bytes) -> None:
         """Search the next lines."""
-        if self.strong is None and self._doubts < _ERROR_ATTEMPTS:
+        if self.strong is None and self._error_candidates < _ERROR_ATTEMPTS:
             for start, end in _lines_with(block, block.lower(), log_patterns.ERROR_NEEDLES):
                 self._error(base, start, end, log_patterns.plain(block[start:end]))
                 if self.strong is not None:
@@ -262,11 +263,11 @@ class _Finds:
         return len(self.tracebacks) < _TRACEBACKS and self._attempts < _TRACEBACK_ATTEMPTS
 
     def _error(self, base: int, start: int, end: int, line: bytes) -> None:
-        self._doubts += 1
+        self._error_candidates += 1
         if log_patterns.is_error(line):
-            self.strong = Excerpt(offset=base + start, end=base + end, text=log_patterns.shown(line))
+            self.strong = Excerpt(offset=base + start, end=base + end, text=log_patterns.excerpt(line))
         elif self.weak is None and log_patterns.may_be_error(line):
-            self.weak = Excerpt(offset=base + start, end=base + end, text=log_patterns.shown(line))
+            self.weak = Excerpt(offset=base + start, end=base + end, text=log_patterns.excerpt(line))
 
     def _test(self, base: int, start: int, end: int, line: bytes) -> None:
         found = log_patterns.failing_test(line)
@@ -279,18 +280,18 @@ class _Finds:
 
     def _traceback(self, base: int, start: int, end: int, block: bytes) -> None:
         if block.startswith(b"E  ", start):
-            self._explanation = self._explanation or log_patterns.shown(block[start + 1 : end]).strip()
+            self._explanation = self._explanation or log_patterns.excerpt(block[start + 1 : end]).strip()
             return
-        if base + start < self._past or not self._looks_for_tracebacks():
+        if base + start < self._traceback_end or not self._looks_for_tracebacks():
             return
-        raised = log_patterns.raised_at(block, start, end, self._explanation)
+        raised = log_patterns.parse_traceback(block, start, end, self._explanation)
         self._attempts += raised is None and log_patterns.PYTHON_TRACEBACK in block[start:end]
         if raised is None:
             return
         self._explanation = None
-        self._past = base + start + raised.length
+        self._traceback_end = base + start + raised.length
         self.tracebacks.append(
-            TracebackHead(offset=base + start, end=self._past, text=raised.error, where=raised.where)
+            TracebackHead(offset=base + start, end=self._traceback_end, text=raised.error, where=raised.where)
         )
 
 

@@ -20,27 +20,27 @@ from debug_server.store import MetadataStore
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PlannedRun:
+class DryRun:
     """The plan of a command."""
 
     argv: Sequence[str]
     cwd: Path
     log_path: str  # with <id> in place of the command's id
-    mechanism: str  # of its containment
+    mechanism: str  # the containment mechanism
     controllers: Sequence[str]
     limits: Mapping[str, dict[str, Any]]  # requested limits, and what would enforce each
     env: Mapping[str, str]
 
 
 class DryRuns:
-    """Plans commands; opens the store only for a session's workspace, because opening may create it."""
+    """Plans commands; opens the store only to find a session's workspace, because that may create the database."""
 
     def __init__(self, *, settings: RunnerSettings, open_store: Callable[[], MetadataStore]) -> None:
         self._settings = settings
         self._open_store = open_store
 
-    def plan(self, text: str, *, session_id: str | None) -> PlannedRun:
-        """Plan a text for a shell, in a session's workspace or in the current directory."""
+    def plan(self, text: str, *, session_id: str | None) -> DryRun:
+        """Plan a shell command line, in a session's workspace or in the current directory."""
         settings = self._settings
         spec = CommandSpec(shell_command(settings.default_shell, text), limits=settings.limits)
         command = _unsaved_row(spec, session_number(session_id or 0))
@@ -48,7 +48,7 @@ class DryRuns:
         with KeeperPool(containment=settings.containment) as pool:
             order = Planner(settings, pool).order(Job(command=command, spec=spec, lease=lease), {})
             capabilities = pool.capabilities
-        return PlannedRun(
+        return DryRun(
             argv=order.argv,
             cwd=order.cwd,
             log_path=str(order.log_path).replace("-0.log", "-<id>.log"),
@@ -76,7 +76,7 @@ def _unsaved_row(spec: CommandSpec, session_id: int) -> Command:
         cwd=None,
         env_names=(),
         log_name=spec.log_name,
-        limits=spec.bounds,
+        limits=spec.effective_limits,
         status=CommandStatus.PENDING,
         attempt=0,
         owner=None,

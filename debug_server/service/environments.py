@@ -6,7 +6,7 @@ from collections.abc import Collection as Names
 from collections.abc import Iterator, Mapping
 
 from debug_server.errors import InvalidInputError
-from debug_server.runner.environment import Collection, EnvironmentManager, InstalledEnvironment
+from debug_server.runner.environment import EnvironmentManager, GarbageCollection, InstalledEnvironment
 from debug_server.runner.settings import RunnerSettings
 
 
@@ -37,8 +37,8 @@ class Environments:
             if not which or item.key in which or set(item.names) & set(which):
                 yield item, self._manager.verify(item.fingerprint)
 
-    def collect(self, *, max_idle: float | None, max_bytes: int | None) -> Collection:
-        """Collect environments by last use and size, never one in use; None means the configured value."""
+    def collect(self, *, max_idle: float | None, max_bytes: int | None) -> GarbageCollection:
+        """Remove environments by idle time, then the least recently used above ``max_bytes``; None: as configured."""
         return self._manager.collect_garbage(
             max_idle=self._defaults.idle_seconds if max_idle is None else max_idle,
             max_bytes=self._defaults.budget if max_bytes is None else max_bytes,

@@ -22,8 +22,8 @@ class EventVerbs(Verbs):
         """Events after a cursor that the caller may see."""
         rows = await self._call(self._events, request)
         visible = [row for row in rows if await self._sees(caller, row)]
-        following = rows[-1].seq if rows else request.after
-        return m.EventList(items=[views.event(row) for row in visible], next_after=following)
+        next_after = rows[-1].seq if rows else request.after
+        return m.EventList(items=[views.event(row) for row in visible], next_after=next_after)
 
     def _events(self, request: m.ReadEvents) -> list[Event]:
         return self._store.events.read(
@@ -36,7 +36,7 @@ class EventVerbs(Verbs):
 
     async def follow(self, caller: Caller, request: m.ReadEvents) -> AsyncGenerator[m.EventReply, None]:
         """Yield events after the cursor, then new ones, until the caller disconnects or the server drains."""
-        async with self._wakeups.of(_subject(request)) as woken:
+        async with self._wakeups.changes_of(_subject(request)) as woken:
             while not self._shared.draining:
                 woken.clear()
                 page = await self.read(caller, request)
@@ -54,14 +54,14 @@ class EventVerbs(Verbs):
             return False
         return await self._access.may_see(caller, event.session_id)
 
-    async def about(self, caller: Caller, subject: str, after: int, limit: int) -> list[Event]:
+    async def of_subject(self, caller: Caller, subject: str, after: int, limit: int) -> list[Event]:
         """The events of a subject in order, as they are stored."""
         caller.require((ADMIN,))
         return await self._read(self._store.events.read, after, limit, subject=subject)
 
     def changes(self) -> AbstractAsyncContextManager[asyncio.Event]:
-        """An event that is set after every commit; clear it before each read."""
-        return self._wakeups.of(ANYTHING)
+        """An ``asyncio.Event`` that is set after every commit; clear it before each read."""
+        return self._wakeups.changes_of(ANYTHING)
 
     async def last(self, caller: Caller) -> int:
         """The number of the newest event."""

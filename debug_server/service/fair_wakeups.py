@@ -6,7 +6,7 @@ import asyncio
 from collections import deque
 from collections.abc import Callable
 
-_AT_A_TURN = 2  # followers to wake in one iteration: each may have 64 KiB to send
+_WAKEUPS_PER_ITERATION = 2  # followers to wake in one iteration: each may have 64 KiB to send
 
 
 class FairWakeups:
@@ -15,7 +15,7 @@ class FairWakeups:
     def __init__(self) -> None:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._due: deque[asyncio.Event] = deque()
-        self._queued: set[asyncio.Event] = set()  # the same: each is queued once, however often its log changes
+        self._queued: set[asyncio.Event] = set()  # the events in _due, so that each is queued only once
         self._scheduled = False
 
     def waker(self, woken: asyncio.Event) -> Callable[[], None]:
@@ -29,7 +29,7 @@ class FairWakeups:
             self._due.append(woken)
             if not self._scheduled:  # a thousand followers that are woken together schedule one callback
                 self._scheduled = True
-                loop.call_soon_threadsafe(self._turn)
+                loop.call_soon_threadsafe(self._wake_some)
 
         return wake
 
@@ -45,12 +45,12 @@ class FairWakeups:
             self._loop, self._due, self._queued, self._scheduled = loop, deque(), set(), False
         return loop
 
-    def _turn(self) -> None:
-        for _ in range(min(_AT_A_TURN, len(self._due))):
+    def _wake_some(self) -> None:
+        for _ in range(min(_WAKEUPS_PER_ITERATION, len(self._due))):
             woken = self._due.popleft()
             self._queued.discard(woken)  # before it is set, so that a later change wakes it again
             woken.set()
         self._scheduled = False  # before the check: a change after the check schedules the next iteration itself
         if self._due and not self._scheduled and self._loop is not None:
             self._scheduled = True
-            self._loop.call_soon(self._turn)
+            self._loop.call_soon(self._wake_some)

@@ -9,15 +9,15 @@ _NAME = "admin"
 
 
 class FirstToken:
-    """Created once, when a server with no valid token starts."""
+    """Creates the admin token when a server starts that has no token, or only revoked ones."""
 
     def __init__(self, store: MetadataStore) -> None:
         self._store = store
 
     def is_missing(self) -> bool:
-        """Whether there is no valid token."""
+        """Whether every token was revoked, or there is none; expired tokens count as present."""
         return all(token.revoked_at is not None for token in self._store.tokens.page())
 
-    def make(self) -> str:
+    def create(self) -> str:
         """Create an admin token; returns its secret."""
         return self._store.tokens.create(_NAME, [ADMIN])[1]

@@ -14,7 +14,7 @@ from debug_server.service.caller import Caller
 TOKEN_INVALID = "the token has expired or was revoked"
 _MAX_FOLLOWERS = 10_000
 _RETRY_SECONDS = 5.0
-_CHECK_SECONDS = 5.0  # between looks for tokens that another process, such as a command line, has revoked
+_CHECK_SECONDS = 5.0  # between checks for tokens that another process, such as a command line, has revoked
 
 Revoked = Callable[[Collection[int]], Awaitable[Collection[int]]]  # the revoked ones among the given tokens
 
@@ -22,62 +22,65 @@ Revoked = Callable[[Collection[int]], Awaitable[Collection[int]]]  # the revoked
 class Followers:
     """The followers in this process, over every surface."""
 
-    def __init__(self, most: int | None = None, *, revoked: Revoked | None = None) -> None:
-        self.most = max_followers() if most is None else most
-        self._members: dict[object, tuple[int | None, Callable[[], object]]] = {}
-        self._waiting: set[object] = set()  # those of them that wait for a single reply
+    def __init__(self, limit: int | None = None, *, revoked: Revoked | None = None) -> None:
+        self.limit = max_followers() if limit is None else limit
+        self._followers: dict[object, tuple[int | None, Callable[[], object]]] = {}
+        self._waiting: dict[object, tuple[int | None, Callable[[], object]]] = {}  # for a single reply; not counted
         self._revoked = revoked
-        self._checker: asyncio.Task[None] | None = None  # runs while there are members
+        self._checker: asyncio.Task[None] | None = None  # runs while there are callers of either kind
 
     @property
     def size(self) -> int:
         """The number of followers."""
-        return len(self._members) - len(self._waiting)
+        return len(self._followers)
 
     def check_room(self) -> None:
         """TooManyFollowersError if the limit is reached."""
-        if self.size >= self.most:
+        if self.size >= self.limit:
             raise TooManyFollowersError(
-                f"too many followers (limit {self.most}): retry later, or read the log by offset",
+                f"too many followers (limit {self.limit}): retry later, or read the log by offset",
                 retry_after=_RETRY_SECONDS,
             )
 
     @contextmanager
-    def counted(self, caller: Caller | None, leave: Callable[[], object], *, follows: bool = True) -> Iterator[None]:
-        """Count a follower during the block; call ``check_room`` first. ``leave`` is called if its token ends."""
+    def registered(
+        self, caller: Caller | None, on_token_invalid: Callable[[], object], *, follows: bool = True
+    ) -> Iterator[None]:
+        """Count a follower during the block, and call ``on_token_invalid`` if its token expires or is revoked.
+
+        The limit is not checked here: call ``check_room`` first. Without ``follows`` the token is watched only.
+        """
         entry, expiry = object(), None
-        self._members[entry] = (caller.token_id if caller else None, leave)
-        if not follows:
-            self._waiting.add(entry)
+        members = self._followers if follows else self._waiting
+        members[entry] = (caller.token_id if caller else None, on_token_invalid)
         if caller is not None and caller.expires_at is not None:
             left = (caller.expires_at - datetime.now(UTC)).total_seconds()
-            expiry = asyncio.get_running_loop().call_later(max(0.0, left), leave)
+            expiry = asyncio.get_running_loop().call_later(max(0.0, left), on_token_invalid)
         if self._revoked is not None and (self._checker is None or self._checker.done()):
             self._checker = asyncio.get_running_loop().create_task(self._check_tokens(self._revoked))
         try:
             yield
         finally:
-            del self._members[entry]
-            self._waiting.discard(entry)
+            del members[entry]
             if expiry is not None:
                 expiry.cancel()
-            if self._checker is not None and not self._members:
+            if self._checker is not None and not self._followers and not self._waiting:
                 self._checker.cancel()
                 self._checker = None
 
     @asynccontextmanager
     async def while_valid(self, caller: Caller, *, follows: bool = False) -> AsyncIterator[None]:
-        """AccessError as soon as the caller's token expires or is revoked; with ``follows``, counted as a follower."""
+        """End the block with AccessError if the caller's token expires or is revoked; ``follows`` counts a follower."""
         token_invalid = False
 
-        def leave() -> None:
+        def on_token_invalid() -> None:
             nonlocal token_invalid
             token_invalid = True
             bound.reschedule(asyncio.get_running_loop().time())
 
         try:
             async with asyncio.timeout(None) as bound:
-                with self.counted(caller, leave, follows=follows):
+                with self.registered(caller, on_token_invalid, follows=follows):
                     yield
         except TimeoutError as error:
             if not token_invalid:
@@ -87,16 +90,19 @@ class Followers:
     async def _check_tokens(self, revoked: Revoked) -> None:
         while True:
             await asyncio.sleep(_CHECK_SECONDS)
-            tokens = {token_id for token_id, _ in self._members.values() if token_id is not None}
+            tokens = {token_id for token_id, _ in self._all() if token_id is not None}
             with suppress(DebugServerError):  # the store is unavailable; the next check retries
                 for token_id in await revoked(tokens):
                     self.disconnect(token_id)
 
+    def _all(self) -> list[tuple[int | None, Callable[[], object]]]:
+        return [*self._followers.values(), *self._waiting.values()]
+
     def disconnect(self, token_id: int) -> None:
         """Disconnect the followers that use a revoked token; call it in the event loop."""
-        for found, leave in list(self._members.values()):
+        for found, on_token_invalid in self._all():
             if found == token_id:
-                leave()
+                on_token_invalid()
 
 
 def max_followers() -> int:

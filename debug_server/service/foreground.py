@@ -1,7 +1,7 @@
 """The verbs of foreground runs, which a command line calls in its own process.
 
-They use plain values and blocking calls, because a command that needs no server must not load one. Only the user of the
-process can call them, so they need no authorisation.
+They use plain values and blocking calls, so that a command line does not load the code of a server. Only the user of
+the process can call them, so they check no permissions.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from debug_server.engine.foreground import FOR_EVER, ForegroundEngine
+from debug_server.engine.foreground import NO_DEADLINE, ForegroundEngine
 from debug_server.engine.sessions import Sessions
 from debug_server.engine.workspace import SessionWorkspace
 from debug_server.errors import CommandExecutionError, EnvironmentBuildError, PatchApplicationError
@@ -82,7 +82,7 @@ class CommandInput:
     def write(self, data: bytes) -> None:
         """Write data; returns when the command's pipe has accepted all of it."""
         self._writes += 1
-        self._connection.write_stdin(str(self._writes), data, timeout=FOR_EVER)
+        self._connection.write_stdin(str(self._writes), data, timeout=NO_DEADLINE)
 
     def close(self) -> None:
         """Close stdin."""
@@ -94,7 +94,7 @@ class CommandInput:
 
 
 class ForegroundRun:
-    """A session for one command."""
+    """One command in a session of its own."""
 
     def __init__(
         self,
@@ -114,7 +114,7 @@ class ForegroundRun:
         self.session = session
 
     def run(self, *, observers: Sequence[ChunkCallback], terminal_size: Mapping[str, int] | None = None) -> RunReply:
-        """Run the command until it ends; KeyboardInterrupt if that is how it ended."""
+        """Run the command until it ends; KeyboardInterrupt if the user interrupted it."""
         request = self._request
         try:
             result = self._engine.run(
@@ -127,14 +127,14 @@ class ForegroundRun:
                 terminal_size=terminal_size,
             )
         except (CommandExecutionError, PatchApplicationError, EnvironmentBuildError) as error:
-            return self._as_recorded(str(error))
+            return self._recorded_reply(str(error))
         return RunReply(command_id=result.command_id, exit=result.exit, log_path=result.log_path)
 
-    def interrupted(self) -> RunReply:
+    def interrupted_reply(self) -> RunReply:
         """How the command ended when its caller was interrupted."""
-        return self._as_recorded("interrupted")
+        return self._recorded_reply("interrupted")
 
-    def _as_recorded(self, error: str) -> RunReply:
+    def _recorded_reply(self, error: str) -> RunReply:
         rows = self._store.commands.in_session(self.session.id)
         return RunReply.of(rows[-1], error) if rows else RunReply(command_id=None, error=error)
 
@@ -181,7 +181,7 @@ class ForegroundRuns:
         self._engine.check(request.command, current_folder())
 
     def recover(self) -> None:
-        """Recover what dead processes left: exit records, artifacts, workspaces."""
+        """Recover commands of dead processes that have ended: exit records, artifacts, workspaces."""
         self._engine.recover()
 
     def register_reachable(self, remote: str) -> Repository:
@@ -207,18 +207,20 @@ class ForegroundRuns:
         finally:
             self._engine.close(session)
 
-    def work_off(self, session_id: str, *, add: str | None, observers: Sequence[ChunkCallback]) -> Iterator[RunReply]:
-        """Wait for the commands that dead processes left running in a session, then run its waiting commands in order.
+    def run_session_commands(
+        self, session_id: str, *, add: str | None, observers: Sequence[ChunkCallback]
+    ) -> Iterator[RunReply]:
+        """Follow commands of the session that outlived their process, then run its waiting commands in order.
 
-        ``add`` is a text for a shell, queued behind them.
+        ``add`` is a shell command line that is queued after them.
         """
         session = self._store.sessions.get(session_number(session_id))
-        for row in self._engine.carry_on(session, observers):
+        for row in self._engine.follow_adopted(session, observers):
             yield RunReply.of(row)
         spec = None
         if add is not None:
             spec = CommandSpec(shell_command(self._settings.default_shell, add), limits=self._settings.limits)
-        waiting = self._engine.run_waiting(session, add=spec, elsewhere=current_folder(), observers=observers)
+        waiting = self._engine.run_waiting(session, add=spec, default_directory=current_folder(), observers=observers)
         for row, error in waiting:
             yield RunReply.of(row, None if error is None else str(error))
 

@@ -1,7 +1,7 @@
 """Checks that the disk of the server's data has space for new work.
 
-On a full disk new work would fail, and use up the space reserved for recording ends and closing sessions, which frees
-space.
+On a full disk new work would fail. It would also use up the reserved space, which is needed to record how commands
+ended and to close sessions.
 """
 
 from __future__ import annotations

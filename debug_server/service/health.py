@@ -21,18 +21,18 @@ class HealthVerbs(Verbs):
 
     def __init__(self, shared: Shared) -> None:
         super().__init__(shared)
-        self.parts: Sequence[Part] = ()  # of the server; the service is ready only if they are
+        self.parts: Sequence[Part] = ()  # set by the server; the service is ready only if they are
 
-    async def check(self, caller: Caller | None, request: m.Nothing) -> m.Health:
-        """Check store, disk, keepers and the server's parts now; anonymous callers do not see why a check fails."""
-        checks = await self._checked()
+    async def check(self, caller: Caller | None, request: m.EmptyRequest) -> m.Health:
+        """Check store, disk, keepers and parts; reasons are hidden from ANONYMOUS, but not from None (internal)."""
+        checks = await self._run_checks()
         checks |= {part.name: part.readiness()[0] for part in self.parts}
         ok = all(result == "ok" for result in checks.values())
         if caller == ANONYMOUS:
             checks = {name: "ok" if result == "ok" else "failed" for name, result in checks.items()}
         return m.Health(ok=ok, message="ready" if ok else "not ready", checks=checks)
 
-    async def _checked(self) -> dict[str, str]:
+    async def _run_checks(self) -> dict[str, str]:
         """The results by name; all checks run at once, and one that hangs has failed."""
         checks = {
             "store": self._check_store,

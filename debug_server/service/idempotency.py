@@ -24,15 +24,15 @@ MAX_KEY = 255
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Attempt:
+class RequestAttempt:
     """One attempt of a request with a key."""
 
     key: str  # prefixed with the caller
-    since: datetime | None  # when a process that is now dead began it; None for the first attempt
+    since: datetime | None  # when the first attempt began, in a process that has died; None for the first attempt
 
 
 class KeyedReplies:
-    """The requests with keys in one process; ``is_alive`` says whether the process of a name is alive."""
+    """Performs keyed requests once; ``is_alive`` says whether the process with an owner name is alive."""
 
     def __init__(
         self,
@@ -54,58 +54,61 @@ class KeyedReplies:
         operation: Operation,
         request: Request,
         key: str,
-        run: Callable[[Attempt], Awaitable[Reply]],
+        run: Callable[[RequestAttempt], Awaitable[Reply]],
     ) -> Reply:
         """The reply of ``run``, or of the earlier request with this key."""
         check_key(key)
-        place = (_name(caller), key)
-        print_ = _fingerprint(operation, request)
-        while (other := self._under_way.get(place)) is not None:
+        request_key = (_caller_key(caller), key)
+        fingerprint = _fingerprint(operation, request)
+        # When the first request has ended, _begin returns its stored reply.
+        while (other := self._under_way.get(request_key)) is not None:
             await asyncio.wait({other})
         # Shielded: a request must be completed even if its caller disconnects.
-        task = asyncio.get_running_loop().create_task(self._once(place, operation, print_, run))
-        self._under_way[place] = task
-        task.add_done_callback(lambda done: self._ended(place, done))
+        task = asyncio.get_running_loop().create_task(self._once(request_key, operation, fingerprint, run))
+        self._under_way[request_key] = task
+        task.add_done_callback(lambda done: self._forget_task(request_key, done))
         return await asyncio.shield(task)
 
-    def _ended(self, place: tuple[str, str], task: asyncio.Task[Reply]) -> None:
-        self._under_way.pop(place, None)
+    def _forget_task(self, request_key: tuple[str, str], task: asyncio.Task[Reply]) -> None:
+        self._under_way.pop(request_key, None)
         if not task.cancelled():
             task.exception()  # retrieved, because the caller may have disconnected
 
     async def _once(
         self,
-        place: tuple[str, str],
+        request_key: tuple[str, str],
         operation: Operation,
         fingerprint: str,
-        run: Callable[[Attempt], Awaitable[Reply]],
+        run: Callable[[RequestAttempt], Awaitable[Reply]],
     ) -> Reply:
-        found = await self._call(self._begin, place, fingerprint)
+        found = await self._call(self._begin, request_key, fingerprint)
         if isinstance(found, str):
             return operation.reply.model_validate_json(found)
         try:
-            reply = await run(Attempt(key=":".join(place), since=found))
+            reply = await run(RequestAttempt(key=":".join(request_key), since=found))
         except DebugServerError:
             if found is None:  # else an earlier attempt may have run the command: keep the row for the next one
-                await self._call(self._store.requests.drop, *place, owner=self._owner())
+                await self._call(self._store.requests.drop, *request_key, owner=self._owner())
             raise
         text = reply.model_dump_json()
-        await self._call(self._store.requests.answer, *place, owner=self._owner(), reply=text)
+        await self._call(self._store.requests.answer, *request_key, owner=self._owner(), reply=text)
         return reply
 
-    def _begin(self, place: tuple[str, str], fingerprint: str) -> str | datetime | None:
-        """The kept reply, or when a dead process began the request, or None for a new request."""
+    def _begin(self, request_key: tuple[str, str], fingerprint: str) -> str | datetime | None:
+        """The stored reply; or the time at which a dead process began the request; or None for a new request."""
         owner = self._owner()
-        row = self._store.requests.begin(*place, fingerprint=fingerprint, owner=owner)
+        row = self._store.requests.begin(*request_key, fingerprint=fingerprint, owner=owner)
         if row.fingerprint != fingerprint:
-            raise ConflictError(f"the idempotency key {place[1]!r} was used for another request: choose a new one")
+            raise ConflictError(
+                f"the idempotency key {request_key[1]!r} was used for another request: choose a new key"
+            )
         if row.first:
             return None
         if row.reply is not None:
             return row.reply
         alive = row.owner != owner and self._is_alive(row.owner)
-        if alive or not self._store.requests.take_over(*place, owner=row.owner, new_owner=owner):
-            raise ConflictError(f"the request with the idempotency key {place[1]!r} is in progress: retry later")
+        if alive or not self._store.requests.take_over(*request_key, owner=row.owner, new_owner=owner):
+            raise ConflictError(f"the request with the idempotency key {request_key[1]!r} is in progress: retry later")
         return row.created_at
 
 
@@ -115,7 +118,7 @@ def check_key(key: str) -> None:
         raise InvalidInputError(f"the idempotency key {key[:64]!r} must be 1 to {MAX_KEY} printable ASCII characters")
 
 
-def _name(caller: Caller) -> str:
+def _caller_key(caller: Caller) -> str:
     return "local" if caller.token_id is None else f"token-{caller.token_id}"
 
 

@@ -11,10 +11,10 @@ import time
 from collections.abc import Callable, Set
 
 from debug_server.errors import DebugServerError
-from debug_server.store.tokens import USE_RECORDED_EVERY
+from debug_server.store.tokens import USE_RECORD_INTERVAL
 
 _LOG = logging.getLogger(__name__)
-_REMEMBERED = 10_000
+_MAX_CACHED_ROWS = 10_000
 _CLOSE_SECONDS = 1.0
 
 
@@ -25,22 +25,21 @@ class LastUsed:
         self._what = what  # "token", "session"
         self._write = write
         self._lock = threading.Lock()
-        self._tried: dict[
-            int, float
-        ] = {}  # by row, the time of the last try, so that a failing store is not tried for each request
+        # Time of the last attempt by row, so that a failing store is not retried for each request.
+        self._tried: dict[int, float] = {}
         self._waiting: set[int] = set()
         self._writer: threading.Thread | None = None
 
-    def note(self, number: int) -> None:
+    def record(self, row_id: int) -> None:
         """Record a use of the row with this id; returns at once."""
         now = time.monotonic()
         with self._lock:
-            if now - self._tried.get(number, -USE_RECORDED_EVERY) < USE_RECORDED_EVERY:
+            if now - self._tried.get(row_id, -USE_RECORD_INTERVAL) < USE_RECORD_INTERVAL:
                 return
-            if len(self._tried) >= _REMEMBERED:
+            if len(self._tried) >= _MAX_CACHED_ROWS:
                 self._tried.clear()
-            self._tried[number] = now
-            self._waiting.add(number)
+            self._tried[row_id] = now
+            self._waiting.add(row_id)
             if self._writer is not None:
                 return
             writer = threading.Thread(target=self._write_all, name=f"{self._what}-uses", daemon=True)
@@ -66,4 +65,4 @@ class LastUsed:
                 self._write(numbers)
             except DebugServerError as error:
                 fields = {"what": self._what, "rows": len(numbers), "error": str(error)}
-                _LOG.info("use_not_noted", extra=fields)
+                _LOG.info("last_use_not_recorded", extra=fields)

@@ -11,7 +11,7 @@ from debug_server.service.verbs import Verbs
 class LeaseVerbs(Verbs):
     """Workspaces and their leases."""
 
-    async def page(self, caller: Caller, request: m.Page) -> m.LeaseList:
+    async def page(self, caller: Caller, request: m.ListRequest) -> m.LeaseList:
         """A page of the workspaces with their leases."""
         rows = await self._call(self._store.worktrees.page, after=request.after, limit=request.limit + 1)
         rows, following = views.one_page(rows, request.limit, lambda row: row.id)

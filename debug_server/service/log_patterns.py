@@ -59,7 +59,7 @@ _AT = re.compile(rb"[ \t]+at (\S.*)")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Raised:
+class TracebackSummary:
     """The head of a traceback: the error, where it was raised, and the length of the traceback in bytes."""
 
     error: str
@@ -72,7 +72,7 @@ def plain(line: bytes) -> bytes:
     return _ESCAPES.sub(b"", line.rstrip(b"\r").rpartition(b"\r")[2][:MAX_LINE])
 
 
-def shown(line: bytes) -> str:
+def excerpt(line: bytes) -> str:
     """A line for a reader, cut to a bounded length."""
     text = plain(line).decode("utf-8", "replace").translate(_CONTROLS).rstrip()
     return text if len(text) <= MAX_TEXT else text[: MAX_TEXT - 1] + "…"
@@ -107,22 +107,22 @@ def is_whole_traceback(text: bytes, position: int) -> bool:
     return found is not None and found.end() < len(text)
 
 
-def raised_at(text: bytes, start: int, end: int, explanation: str | None) -> Raised | None:
+def parse_traceback(text: bytes, start: int, end: int, explanation: str | None) -> TracebackSummary | None:
     """The head of the traceback whose first line is ``text[start:end]``; reads the following lines if needed."""
     line = plain(text[start:end])
     if PYTHON_TRACEBACK in line:
         return _python(text, start)
     if found := _LOCATION.match(line):
-        return Raised(error=explanation or shown(found[2]), where=shown(found[1]), length=end - start)
+        return TracebackSummary(error=explanation or excerpt(found[2]), where=excerpt(found[1]), length=end - start)
     if found := _PANIC.match(line):
-        return Raised(error=shown(line), where=shown(found[1]) if found[1] else None, length=end - start)
-    following = _AT.match(text[end + 1 : end + 1 + MAX_LINE]) if _THROWN.match(line) else None
-    if following is None:
+        return TracebackSummary(error=excerpt(line), where=excerpt(found[1]) if found[1] else None, length=end - start)
+    next_frame = _AT.match(text[end + 1 : end + 1 + MAX_LINE]) if _THROWN.match(line) else None
+    if next_frame is None:
         return None
-    return Raised(error=shown(line), where=shown(following[1]), length=end - start)
+    return TracebackSummary(error=excerpt(line), where=excerpt(next_frame[1]), length=end - start)
 
 
-def _python(text: bytes, start: int) -> Raised | None:
+def _python(text: bytes, start: int) -> TracebackSummary | None:
     position = text.index(PYTHON_TRACEBACK, start)
     found = _PYTHON.match(text, position, position + MAX_TRACEBACK)
     if found is None:
@@ -132,4 +132,4 @@ def _python(text: bytes, start: int) -> Raised | None:
     if frames:
         path, number, function = (part.decode("utf-8", "replace") for part in frames[-1])
         where = f"{path}:{number}" + (f" in {function}" if function else "")
-    return Raised(error=shown(found[2]), where=where, length=found.end() - start)
+    return TracebackSummary(error=excerpt(found[2]), where=where, length=found.end() - start)

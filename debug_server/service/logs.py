@@ -27,17 +27,17 @@ from debug_server.service.verbs import Shared, Verbs
 from debug_server.service.wakeups import wait_for
 
 _PIECE = 1 << 16
-_AT_A_TURN = 16  # pieces: a read may return 256 of a log that was written in small pieces
-_SHARED = 32  # cached pieces for followers of the same log
+_PIECES_PER_ITERATION = 16  # pieces sent before other followers run; a read of a finely written log may return 256
+_CACHED_PIECES = 32  # cached pieces for followers of the same log
 _ROW_SECONDS = 10.0
 _MERGE_SECONDS = 0.25  # small writes within this time are merged for followers that are behind
-_ENDS_WINDOW = 1 << 20  # the last bytes of a log, in which the ends of its two streams are searched
-_LOOK_AGAIN_SECONDS = 5.0  # for filesystems without inotify
+_TAIL_WINDOW = 1 << 20  # the last bytes of a log, in which the ends of its two streams are searched
+_POLL_SECONDS = 5.0  # for filesystems without inotify
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StreamEnds:
-    """The ends of a log's two streams as text, and the sizes of the whole streams."""
+class StreamTails:
+    """The last bytes of stdout and of stderr as text, and the full size of each stream."""
 
     stdout: str | None = None  # None: there is no log
     stderr: str | None = None
@@ -73,21 +73,21 @@ class LogVerbs(Verbs):
         super().__init__(shared)
         self._commands = commands
 
-    async def command(self, caller: Caller, request: m.CommandId) -> m.CommandReply:
-        """A command whose log is to be read; NotFoundError if the log was removed."""
-        command = await self._access.command_to_use(caller, request.command_id)
+    async def command(self, caller: Caller, request: m.CommandRef) -> m.CommandReply:
+        """A command; NotFoundError if its log was removed."""
+        command = await self._access.use_command(caller, request.command_id)
         _require_log(command)
         return views.command(command)
 
     async def read(self, caller: Caller, request: m.ReadLog) -> m.LogPage:
         """Bytes from an offset; past the end it is empty."""
-        command = await self._access.command_to_use(caller, request.command_id)
+        command = await self._access.use_command(caller, request.command_id)
         _require_log(command)
         return await self._call(_page, command, request)
 
     async def follow(self, caller: Caller, request: m.FollowLog) -> AsyncGenerator[m.LogPiece, None]:
         """Yield the log from an offset without gap or repetition until the command has ended."""
-        command = await self._begun(await self._access.command_to_use(caller, request.command_id))
+        command = await self._wait_for_log(await self._access.use_command(caller, request.command_id))
         if command.log_path is None:
             return
         _require_log(command)
@@ -106,39 +106,38 @@ class LogVerbs(Verbs):
         while segments := cursor.read(_PIECE):
             for number, segment in enumerate(segments, 1):
                 yield _piece(command_id, segment)
-                if number % _AT_A_TURN == 0 or number == len(segments):
+                if number % _PIECES_PER_ITERATION == 0 or number == len(segments):
                     await self._shared.fair_wakeups.wait()
 
     async def _live(self, command: Command, cursor: LogCursor) -> AsyncGenerator[m.LogPiece, None]:
         changed, watch = asyncio.Event(), or_exhausted(watch_log, command.log_path or "")
-        looked_in_vain = False
+        timed_out = False
         try:
             watch.set_callback(self._shared.fair_wakeups.waker(changed))
             while True:
                 changed.clear()
-                segments = cursor.read(_PIECE, since=math.inf if looked_in_vain else watch.noticed_at)
+                # After a timeout the watch may have missed a change: infinity allows no other cursor's result.
+                segments = cursor.read(_PIECE, since=math.inf if timed_out else watch.noticed_at)
                 for number, segment in enumerate(segments, 1):
                     yield _piece(command.id, segment)
-                    if number % _AT_A_TURN == 0:
+                    if number % _PIECES_PER_ITERATION == 0:
                         await self._shared.fair_wakeups.wait()
-                if segments and cursor.caught_up:
-                    looked_in_vain = not await wait_for(changed, _LOOK_AGAIN_SECONDS)
-                elif segments:
+                if segments and not cursor.caught_up:
                     await self._shared.fair_wakeups.wait()  # a long history must not delay other followers
-                elif cursor.ended:
+                elif cursor.ended and not segments:
                     # The keeper seals the log shortly before the row is terminal: wait for the row.
-                    await self._commands.terminal(command, time.monotonic() + _ROW_SECONDS)
+                    await self._commands.wait_until_terminal(command, time.monotonic() + _ROW_SECONDS)
                     return
                 else:
-                    looked_in_vain = not await wait_for(changed, _LOOK_AGAIN_SECONDS)
+                    timed_out = not await wait_for(changed, _POLL_SECONDS)
         finally:
             watch.close()
 
-    async def _begun(self, command: Command) -> Command:
+    async def _wait_for_log(self, command: Command) -> Command:
         """Wait until the command has a log, or has ended without one."""
         if command.log_path is not None or command.status.terminal:
             return command
-        async with self._wakeups.of(("command", command.id)) as woken:
+        async with self._wakeups.changes_of(("command", command.id)) as woken:
             while True:
                 woken.clear()
                 command = await self._read(self._store.commands.get, command.id)
@@ -151,9 +150,9 @@ class LogVerbs(Verbs):
         caller.require((ADMIN,))
         return OpenLog(command.id, command.log_path or "", offset, self._shared.fair_wakeups.waker(changed))
 
-    async def ends(self, command: Command, limit: int) -> StreamEnds:
+    async def tails(self, command: Command, limit: int) -> StreamTails:
         """The last ``limit`` bytes of stdout and of stderr, for other parts of the server."""
-        return await self._call(_stream_ends, command, limit)
+        return await self._call(_stream_tails, command, limit)
 
     async def pieces(self, caller: Caller, command_id: int, start: int, end: int) -> AsyncGenerator[m.LogPiece, None]:
         """A command's log from one offset to another, or to its current end."""
@@ -172,7 +171,7 @@ def _require_log(command: Command) -> None:
     ended = command.exit
     if command.log_path is None or ended is None or not ended.stdout_bytes + ended.stderr_bytes:
         return
-    if not os.path.exists(command.log_path):  # noqa: PTH110 - for every reader of every log
+    if not os.path.exists(command.log_path):  # noqa: PTH110 - faster than Path.exists, and called for every reader
         raise NotFoundError(f"the log of command {command.id} was removed: it was {command.log_path}")
 
 
@@ -181,20 +180,20 @@ def _page(command: Command, request: m.ReadLog) -> m.LogPage:
         return m.LogPage(pieces=[], next_offset=request.offset, ended=command.status.terminal)
     with LogReader(command.log_path) as reader:
         segments = reader.read(request.offset, request.limit)
-        following = segments[-1].end if segments else request.offset
-        ended = reader.ended() and following >= reader.size()
-    return m.LogPage(pieces=[_piece(command.id, item) for item in segments], next_offset=following, ended=ended)
+        next_offset = segments[-1].end if segments else request.offset
+        ended = reader.ended() and next_offset >= reader.size()
+    return m.LogPage(pieces=[_piece(command.id, item) for item in segments], next_offset=next_offset, ended=ended)
 
 
-def _stream_ends(command: Command, limit: int) -> StreamEnds:
+def _stream_tails(command: Command, limit: int) -> StreamTails:
     if command.log_path is None:
-        return StreamEnds()
+        return StreamTails()
     try:
         reader = LogReader(command.log_path)
     except (NotFoundError, OSError):
-        return StreamEnds()
+        return StreamTails()
     with reader:
-        start = max(0, reader.size() - _ENDS_WINDOW)
+        start = max(0, reader.size() - _TAIL_WINDOW)
         found = {"stdout": bytearray(), "stderr": bytearray(), "system": bytearray()}
         for segment in reader.segments(start):
             found[segment.stream] += segment.data
@@ -203,7 +202,7 @@ def _stream_ends(command: Command, limit: int) -> StreamEnds:
         "stdout": record.stdout_bytes if record is not None else len(found["stdout"]) if whole else None,
         "stderr": record.stderr_bytes if record is not None else len(found["stderr"]) if whole else None,
     }
-    return StreamEnds(
+    return StreamTails(
         stdout=_text_end(found["stdout"], limit),
         stderr=_text_end(found["stderr"], limit),
         stdout_bytes=sizes["stdout"],
@@ -213,10 +212,11 @@ def _stream_ends(command: Command, limit: int) -> StreamEnds:
     )
 
 
-def _is_truncated(size: int | None, found: int, limit: int, *, whole: bool) -> bool:
+def _is_truncated(size: int | None, read_bytes: int, limit: int, *, whole: bool) -> bool:
     if whole and size is not None and size <= limit:
         return False  # even if a masked secret made the log longer than the stream
-    return size != min(limit, found)
+    shown = min(limit, read_bytes)
+    return size != shown  # also if the size is unknown
 
 
 def _text_end(data: bytearray, limit: int) -> str:
@@ -226,7 +226,7 @@ def _text_end(data: bytearray, limit: int) -> str:
     return end.decode("utf-8", "replace")
 
 
-@lru_cache(_SHARED)  # followers at the same offset get the same segments
+@lru_cache(_CACHED_PIECES)  # followers at the same offset get the same segments
 def _piece(command_id: int, segment: LogSegment) -> m.LogPiece:
     return m.LogPiece.model_construct(
         offset=segment.offset,

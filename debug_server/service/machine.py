@@ -25,7 +25,7 @@ from debug_server.store import MetadataStore, open_store
 from debug_server.worktrees.git import run_git
 from debug_server.worktrees.overlay import why_overlay_fails
 
-_DELEGATE = "run where control groups are delegated to this user (root, or a systemd unit with Delegate=yes)"
+_DELEGATION_ADVICE = "run where control groups are delegated to this user (root, or a systemd unit with Delegate=yes)"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,7 +34,7 @@ class Finding:
 
     area: str
     name: str
-    state: str  # ok, degraded, missing (optional, or has a substitute), failed (commands cannot run)
+    state: str  # ok, degraded, missing (optional or replaceable), failed (commands cannot run)
     detail: str
     remedy: str | None = None
 
@@ -75,14 +75,12 @@ class Machine:
             require_free_space(root)
             return f"{shutil.disk_usage(root).free >> 20} MiB free in {root.resolve()}"
 
-        yield _attempt("store", "database", opened, "the reason says what to do; DEBUG_SERVER_DB_URL names another one")
-        yield _attempt(
-            "store", "disk", space, "the reason says what to do; DEBUG_SERVER_PATHS_ARTIFACTS names another one"
-        )
-        yield _optional_one("store", "postgresql", is_installed("psycopg"), "psycopg", install_command("postgres"))
+        yield _check("store", "database", opened, "see the reason, or set DEBUG_SERVER_DB_URL to another database")
+        yield _check("store", "disk", space, "see the reason, or set DEBUG_SERVER_PATHS_ARTIFACTS to another folder")
+        yield _package_finding("store", "postgresql", is_installed("psycopg"), "psycopg", install_command("postgres"))
 
     def _processes(self) -> Iterator[Finding]:
-        yield _attempt(
+        yield _check(
             "commands",
             "run",
             lambda: _trial_run(self._settings),
@@ -90,25 +88,25 @@ class Machine:
         )
         try:
             found = self._capabilities()
-        except StoreUnavailableError:  # said of the database
+        except StoreUnavailableError:  # already reported for the database
             return
         except DebugServerError as error:
             yield Finding(area="commands", name="containment", state="failed", detail=str(error))
             return
-        held = found.mechanism.startswith("cgroup")
+        has_cgroup = found.mechanism.startswith("cgroup")
         controllers = ", ".join(sorted(found.controllers)) or "no controllers"
         namespaces = ", ".join(sorted(found.namespaces)) or "none"
         yield Finding(
             area="commands",
             name="containment",
-            state="ok" if held else "degraded",
+            state="ok" if has_cgroup else "degraded",
             detail=f"{found.mechanism} ({controllers}); own namespaces: {namespaces}",
-            remedy=None if held else _DELEGATE,
+            remedy=None if has_cgroup else _DELEGATION_ADVICE,
         )
         yield from _limits(found)
 
 
-def _attempt(area: str, name: str, probe: Callable[[], str], remedy: str) -> Finding:
+def _check(area: str, name: str, probe: Callable[[], str], remedy: str) -> Finding:
     try:
         return Finding(area=area, name=name, state="ok", detail=probe())
     except (DebugServerError, OSError) as error:
@@ -132,13 +130,13 @@ def _trial_run(settings: RunnerSettings) -> str:
             store.close()
     if record.exit_code != 0:
         raise DebugServerError(f"{settings.default_shell} ended with {record.reason.value}: {record.message}")
-    return f"{settings.default_shell} ran and left nothing, in {record.wall_seconds:.3f} s"
+    return f"{settings.default_shell} ran and left no process, in {record.wall_seconds:.3f} s"
 
 
 def _limits(found: Capabilities) -> Iterator[Finding]:
     for name, by in enforcers(found).items():
         weak = by is None or (name in WHOLE_TREE and by != "cgroup")
-        scope = "nothing" if by is None else f"{by}, for each process alone" if weak else str(by)
+        scope = "nothing" if by is None else f"{by}, for each process separately" if weak else str(by)
         yield Finding(
             area="limits",
             name=name,
@@ -159,7 +157,7 @@ def _workspaces(settings: RunnerSettings) -> Iterator[Finding]:
         reason = why_overlay_fails(settings.paths.artifacts_root)
     except OSError as error:
         reason = str(error)
-    remedy = "run as root on a filesystem that can carry overlays, for workspaces in a millisecond"
+    remedy = "run as root on a filesystem that supports overlay mounts: workspaces are then ready in milliseconds"
     yield Finding(
         area="workspaces",
         name="backend",
@@ -171,13 +169,14 @@ def _workspaces(settings: RunnerSettings) -> Iterator[Finding]:
 
 def _environments() -> Iterator[Finding]:
     uv, conda = find_uv(), next(filter(None, map(shutil.which, CONDA_PROGRAMS)), None)
-    yield _optional_one("environments", "uv", uv is not None, uv or "", "pip install uv; venv and pip take its place")
+    remedy = "pip install uv; without it, venv and pip are used"
+    yield _package_finding("environments", "uv", uv is not None, uv or "", remedy)
     venv = is_installed("ensurepip")
-    yield _optional_one("environments", "venv", venv, "of the standard library", "install python3-venv")
+    yield _package_finding("environments", "venv", venv, "of the standard library", "install python3-venv")
     rattler = is_installed("rattler")
-    yield _optional_one("environments", "conda", rattler, "py-rattler", install_command("conda"))
-    instead = "py-rattler takes its place" if rattler else "install micromamba, mamba or conda, or py-rattler instead"
-    yield _optional_one("environments", "conda program", conda is not None, conda or "", instead)
+    yield _package_finding("environments", "conda", rattler, "py-rattler", install_command("conda"))
+    instead = "py-rattler is used instead" if rattler else "install micromamba, mamba or conda, or py-rattler instead"
+    yield _package_finding("environments", "conda program", conda is not None, conda or "", instead)
 
 
 def _optional() -> Iterator[Finding]:
@@ -186,10 +185,10 @@ def _optional() -> Iterator[Finding]:
         ("runners", "secret scanning", "detect_secrets", "runners"),
         ("runners", "Markdown checks", "markdown_it", "runners"),
     ):
-        yield _optional_one(area, name, is_installed(module), "installed", install_command(extra))
+        yield _package_finding(area, name, is_installed(module), "installed", install_command(extra))
 
 
-def _optional_one(area: str, name: str, found: bool, detail: str, remedy: str) -> Finding:
+def _package_finding(area: str, name: str, found: bool, detail: str, remedy: str) -> Finding:
     if found:
         return Finding(area=area, name=name, state="ok", detail=detail)
     return Finding(area=area, name=name, state="missing", detail="not installed", remedy=remedy)

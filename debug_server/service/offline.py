@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
-from debug_server.config import Placed
+from debug_server.config import LoadedConfig
 from debug_server.engine import LocalEngine, Sessions
 from debug_server.runner.settings import RunnerSettings
 from debug_server.runner.worker import WorkerSupervisor
@@ -15,10 +15,10 @@ from debug_server.store import default_url, open_store
 
 
 @contextmanager
-def offline_service(placed: Placed, environ: Mapping[str, str] = os.environ) -> Iterator[Service]:
+def offline_service(runner_config: LoadedConfig, environ: Mapping[str, str] = os.environ) -> Iterator[Service]:
     """A service over the store of these settings; its engine is never started."""
-    settings = RunnerSettings.from_config(placed.loaded.value, owners=placed.place.owners)
-    with open_store(default_url(environ, placed.data), data_folder=placed.data) as store:
+    settings = RunnerSettings.from_config(runner_config.loaded.value, trusted_uids=runner_config.location.trusted_uids)
+    with open_store(default_url(environ, runner_config.data), data_folder=runner_config.data) as store:
         supervisor = WorkerSupervisor.from_settings(metadata_store=store, settings=settings)
         sessions = Sessions(store=store, paths=settings.paths, process=lambda: supervisor.owner)
         engine = LocalEngine(store=store, supervisor=supervisor, sessions=sessions)

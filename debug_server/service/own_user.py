@@ -13,31 +13,31 @@ from pathlib import Path
 from typing import Any
 
 from debug_server.runner.server_processes import is_started_by_server, socket_holders
-from debug_server.service.request_origin import Sender, is_direct
+from debug_server.service.request_origin import RequestOrigin, is_direct
 from debug_server.sockets import Connection, SocketOwner, SocketOwners, canonical
 
 SOCKET = "debug_server.socket"
 """The key of a connection's socket in the ``state`` of its requests."""
 
-_ONCE = frozenset({"host", "origin", "sec-fetch-site"})
+_SINGLE_HEADERS = frozenset({"host", "origin", "sec-fetch-site"})
 _ESTABLISHED = 1
 _SO_PEERPIDFD = 77
 _CREDENTIALS = struct.Struct("=iII")  # pid, uid, gid
-_REMEMBERED = 4096  # connections whose processes were examined
-_HOW = (
+_MAX_CACHED_CONNECTIONS = 4096  # connections whose processes were examined
+_TOKEN_ADVICE = (
     "send `Authorization: Bearer TOKEN`; the server's user makes a token with `debug-server token create NAME`, and "
-    "`debug-server configure --base-url URL --token -` remembers it"
+    "`debug-server configure --base-url URL --token -` saves it"
 )
 _ELSEWHERE = "the caller is not on this machine"
-_INDIRECT = "the request names another host than this machine, or comes from a web page or through a proxy"
+_INDIRECT = "the request names a host other than this machine, or comes from a web page or through a proxy"
 _OTHER_USER = "the caller is not the server's own user"
 _GONE = "the caller's connection was closed or cannot be found"
-_COMMAND = "the caller was started by a server, or its process cannot be examined"
+_STARTED_BY_SERVER = "the caller was started by a server, or its process cannot be examined"
 
 
-def without_token(reason: str) -> str:
+def missing_token_message(reason: str) -> str:
     """The message for a caller without a token that is not the server's own user."""
-    return f"no token was given, and {reason}: {_HOW}"
+    return f"no token was given, and {reason}: {_TOKEN_ADVICE}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +46,7 @@ class TcpPeer:
 
     host: str
     port: int
-    server_host: str | None  # None: any address of the server
+    server_host: str | None  # None: unknown, so any address of the server
     server_port: int
     socket: socket.socket | None = None  # our end, where it is known
 
@@ -59,7 +59,7 @@ class UnixPeer:
 
 
 Peer = TcpPeer | UnixPeer
-Call = Callable[..., Awaitable[Any]]
+RunBlocking = Callable[..., Awaitable[Any]]
 
 
 def http_peer(scope: Mapping[str, Any]) -> Peer | None:
@@ -73,17 +73,17 @@ def http_peer(scope: Mapping[str, Any]) -> Peer | None:
     return TcpPeer(host=client[0], port=client[1], server_host=server[0], server_port=server[1], socket=ours)
 
 
-def http_sender(scope: Mapping[str, Any]) -> Sender | None:
-    """The sender of an ASGI request; None if one of these headers is repeated.
+def http_sender(scope: Mapping[str, Any]) -> RequestOrigin | None:
+    """The origin of an ASGI request; None if a header of _SINGLE_HEADERS is repeated.
 
     A proxy in front could have checked the other value of a repeated header.
     """
     headers = [(name.decode("latin-1"), value.decode("latin-1")) for name, value in scope["headers"]]
-    given = [(name, value) for name, value in headers if name in _ONCE]
+    given = [(name, value) for name, value in headers if name in _SINGLE_HEADERS]
     found = dict(given)
     if len(found) < len(given):
         return None
-    return Sender(
+    return RequestOrigin(
         scheme=scope["scheme"],
         host=found.get("host"),
         origin=found.get("origin"),
@@ -95,30 +95,30 @@ def http_sender(scope: Mapping[str, Any]) -> Sender | None:
 class OwnUser:
     """Checks callers without a token; ``call`` runs blocking functions outside the event loop."""
 
-    def __init__(self, call: Call, *, uid: int | None = None) -> None:
+    def __init__(self, call: RunBlocking, *, uid: int | None = None) -> None:
         self._call = call
         self._uid = os.geteuid() if uid is None else uid
         self._owners = SocketOwners()
         self._examined: set[tuple[Connection, SocketOwner]] = set()
 
-    async def refusal(self, peer: Peer | None) -> str | None:
+    async def why_not_own_user(self, peer: Peer | None) -> str | None:
         """Why the caller does not count as the server's own user; None if it does."""
         if peer is None:
             return _ELSEWHERE
         found: str | None = await self._call(self._refusal, peer)
         return found
 
-    async def http_refusal(self, scope: Mapping[str, Any]) -> str | None:
-        """The same for an ASGI request; its Host must be this machine, and its Origin the server's own."""
+    async def why_not_own_http_user(self, scope: Mapping[str, Any]) -> str | None:
+        """As ``why_not_own_user``, for an ASGI request: Host must be this machine, and Origin the server itself."""
         sender = http_sender(scope)
         if sender is None or not is_direct(sender):
             return _INDIRECT
-        return await self.refusal(http_peer(scope))
+        return await self.why_not_own_user(http_peer(scope))
 
     def _refusal(self, peer: Peer) -> str | None:
-        return self._of_unix(peer) if isinstance(peer, UnixPeer) else self._of_tcp(peer)
+        return self._check_unix_peer(peer) if isinstance(peer, UnixPeer) else self._check_tcp_peer(peer)
 
-    def _of_unix(self, peer: UnixPeer) -> str | None:
+    def _check_unix_peer(self, peer: UnixPeer) -> str | None:
         try:
             raw = peer.socket.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
         except OSError:
@@ -127,10 +127,10 @@ class OwnUser:
         if uid != self._uid:
             return _OTHER_USER
         if pid <= 0 or is_started_by_server(pid) or not _is_alive(peer.socket):
-            return _COMMAND
+            return _STARTED_BY_SERVER
         return None
 
-    def _of_tcp(self, peer: TcpPeer) -> str | None:
+    def _check_tcp_peer(self, peer: TcpPeer) -> str | None:
         try:
             host, server = canonical(peer.host), canonical(peer.server_host) if peer.server_host else None
         except ValueError:
@@ -140,20 +140,20 @@ class OwnUser:
         connection = Connection(host=host, port=peer.port, peer_host=server, peer_port=peer.server_port)
         owner = self._owners.find(connection)
         # Check our end last: if the caller had closed its end, another process could have its port by now.
-        if owner is None or not _is_open(peer.socket):
+        if owner is None or not is_open(peer.socket):
             return _GONE
         if owner.uid != self._uid:
             return _OTHER_USER
-        return self._of_processes(connection, owner)
+        return self._check_processes(connection, owner)
 
-    def _of_processes(self, connection: Connection, owner: SocketOwner) -> str | None:
+    def _check_processes(self, connection: Connection, owner: SocketOwner) -> str | None:
         """Every process with the socket must be the user's own; checked once for each connection."""
         if (connection, owner) in self._examined:
             return None
         pids = socket_holders(owner.inode)
         if not pids or any(not self._is_own(pid) or is_started_by_server(pid) for pid in pids):
-            return _COMMAND
-        if len(self._examined) >= _REMEMBERED:
+            return _STARTED_BY_SERVER
+        if len(self._examined) >= _MAX_CACHED_CONNECTIONS:
             self._examined.clear()
         self._examined.add((connection, owner))
         return None
@@ -180,7 +180,8 @@ def _is_alive(ours: socket.socket) -> bool:
     return True
 
 
-def _is_open(ours: socket.socket | None) -> bool:
+def is_open(ours: socket.socket | None) -> bool:
+    """Whether the peer of a TCP connection has closed neither half; True where that is not known."""
     if ours is None:
         return True
     try:

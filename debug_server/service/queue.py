@@ -6,15 +6,15 @@ from debug_server.service.verbs import Verbs
 
 
 class QueueVerbs(Verbs):
-    """Called by a server, or by a process in its place; these calls block."""
+    """Called by a server, or by a command line without one; these calls block."""
 
-    def start(self, *, settle_seconds: float = 0.0) -> None:
+    def start(self, *, adopt_wait_seconds: float = 0.0) -> None:
         """Recover commands of dead processes, then start to claim.
 
-        Waits up to ``settle_seconds`` for each adopted command, so that the end of one that has ended is recorded.
+        Waits up to ``adopt_wait_seconds`` for each adopted command: if it has already ended, its end is then recorded.
         """
         for command_id in self._engine.start():
-            self._engine.wait(command_id, settle_seconds)
+            self._engine.wait(command_id, adopt_wait_seconds)
 
     def stop(self, *, grace: float = 0.0) -> None:
         """Stop claiming; wait up to ``grace`` seconds for running commands, then leave them to their keepers."""

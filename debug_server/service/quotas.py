@@ -1,4 +1,4 @@
-"""Quotas of tokens: open sessions, unfinished commands, requests per second."""
+"""Quotas of tokens: open sessions, unfinished commands, requests per second; and what a token may have without any."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from debug_server.service.caller import Caller
 from debug_server.store import MetadataStore
 
 SESSIONS, COMMANDS, REQUESTS = "sessions", "commands", "requests_per_second"
+WORKSPACES = "workspaces"  # those of open sessions; bounded for tokens that have no quota of sessions
 QUOTAS = (SESSIONS, COMMANDS, REQUESTS)
 _RETRY_SECONDS = 1.0
 
@@ -32,11 +33,20 @@ def check_quotas(quotas: Mapping[str, Any]) -> dict[str, float]:
 class Quotas:
     """Enforces the quotas; sessions and commands that are being added count too."""
 
-    def __init__(self, store: MetadataStore, count: Count, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        store: MetadataStore,
+        count: Count,
+        clock: Callable[[], float] = time.monotonic,
+        *,
+        workspaces: int | None = None,
+    ) -> None:
+        self._workspaces = workspaces  # limit for a token that is not an admin's
         self._count = count
         self._clock = clock
         self._in_use = {SESSIONS: store.sessions.count_open, COMMANDS: store.commands.count_unfinished}
-        self._coming: Counter[tuple[int, str]] = Counter()
+        self._in_use[WORKSPACES] = store.sessions.count_with_workspace
+        self._reserved: Counter[tuple[int, str]] = Counter()
         self._buckets: dict[int, tuple[float, float]] = {}
 
     def take_request(self, caller: Caller) -> None:
@@ -56,27 +66,32 @@ class Quotas:
         self._buckets[caller.token_id] = (tokens - 1.0, now)
 
     @asynccontextmanager
-    async def room(self, caller: Caller, **wanted: int) -> AsyncIterator[None]:
-        """Reserve so many sessions and commands while they are added."""
-        bounded = [(name, count) for name, count in wanted.items() if name in caller.quotas]
-        if not bounded or caller.token_id is None:
+    async def reserve(self, caller: Caller, **wanted: int) -> AsyncIterator[None]:
+        """Reserve quota for sessions, commands and workspaces during the block; QuotaExceededError if it is short."""
+        limited = [(name, count) for name, count in wanted.items() if self._limit(caller, name) is not None]
+        if not limited or caller.token_id is None:
             yield
             return
         held: Counter[tuple[int, str]] = Counter()
         try:
-            for name, count in bounded:
-                self._coming[caller.token_id, name] += count
+            for name, count in limited:
+                self._reserved[caller.token_id, name] += count
                 held[caller.token_id, name] += count
                 await self._check(caller, caller.token_id, name)
             yield
         finally:
-            self._coming.subtract(held)
+            self._reserved.subtract(held)
 
     async def _check(self, caller: Caller, token_id: int, name: str) -> None:
-        bound = caller.quotas[name]
+        limit = self._limit(caller, name)
         used = await self._count(self._in_use[name], token_id)
-        if used + self._coming[token_id, name] > bound:
+        if limit is not None and used + self._reserved[token_id, name] > limit:
             raise QuotaExceededError(
-                f"token {caller.name!r} may have {bound:g} {name} at a time and has {used}: wait until one has ended",
+                f"token {caller.name!r} may have {limit:g} {name} at a time and has {used}: wait until one is finished",
                 retry_after=_RETRY_SECONDS,
             )
+
+    def _limit(self, caller: Caller, name: str) -> float | None:
+        if name == WORKSPACES:
+            return None if caller.is_admin or SESSIONS in caller.quotas else self._workspaces
+        return caller.quotas.get(name)

@@ -17,8 +17,8 @@ from debug_server.worktrees.new_repository import make_repository
 from debug_server.worktrees.repository_pool import check_repository_settings
 from debug_server.worktrees.repository_view import check_remote_is_there
 
-_ASK_SECONDS = 20.0  # for a remote's default branch; the caller waits for it
-_BRANCH = "main"  # if the remote does not answer
+_DEFAULT_BRANCH_SECONDS = 20.0  # for a remote's default branch; the caller waits for it
+_FALLBACK_BRANCH = "main"  # if the remote does not answer
 
 
 class RepositoryVerbs(Verbs):
@@ -27,15 +27,19 @@ class RepositoryVerbs(Verbs):
     async def register(self, caller: Caller, request: m.RegisterRepository) -> m.RepositoryReply:
         """Register a git remote; repeating a registration returns the existing one."""
         check_name(request.name, what="repository name")
-        return views.repository(await self._call_git(self._registered, request))
+        return views.repository(await self._call_git(self._register, request))
 
-    def _registered(self, request: m.RegisterRepository) -> Repository:
+    def _register(self, request: m.RegisterRepository) -> Repository:
         remote = check_remote_url(request.remote_url)
-        bound = check_repository_settings(request.settings).get("fetch_timeout", _ASK_SECONDS)
-        if (known := self._known_as(request)) is not None:
+        fetch_timeout = check_repository_settings(request.settings).get("fetch_timeout", _DEFAULT_BRANCH_SECONDS)
+        if (known := self._find_registered(request)) is not None:  # without asking the remote
             return known
-        check_remote_is_there(remote)
-        branch = request.default_branch or self._ask_branch(remote, min(bound, _ASK_SECONDS)) or _BRANCH
+        check_remote_is_there(remote, self._sessions.trust)
+        branch = (
+            request.default_branch
+            or self._ask_branch(remote, min(fetch_timeout, _DEFAULT_BRANCH_SECONDS))
+            or _FALLBACK_BRANCH
+        )
         try:
             return self._store.repositories.create(
                 request.name,
@@ -45,7 +49,7 @@ class RepositoryVerbs(Verbs):
                 settings=request.settings,
             )
         except ConflictError:  # another request registered it meanwhile
-            if (known := self._known_as(request)) is None:
+            if (known := self._find_registered(request)) is None:
                 raise
             return known
 
@@ -53,7 +57,7 @@ class RepositoryVerbs(Verbs):
         sessions = self._sessions
         return default_branch(remote, folder=sessions.views_dir, timeout=seconds, trust=sessions.trust)
 
-    def _known_as(self, request: m.RegisterRepository) -> Repository | None:
+    def _find_registered(self, request: m.RegisterRepository) -> Repository | None:
         """The repository with the requested name; ConflictError if it differs from the request."""
         try:
             row = self._store.repositories.by_name(request.name)
@@ -68,11 +72,11 @@ class RepositoryVerbs(Verbs):
             )
         return row
 
-    async def get(self, caller: Caller, request: m.RepositoryName) -> m.RepositoryReply:
+    async def get(self, caller: Caller, request: m.RepositoryRef) -> m.RepositoryReply:
         """One repository."""
         return views.repository(await self._call(self._store.repositories.by_name, request.name))
 
-    async def page(self, caller: Caller, request: m.Page) -> m.RepositoryList:
+    async def page(self, caller: Caller, request: m.ListRequest) -> m.RepositoryList:
         """A page of them."""
         rows = await self._call(self._store.repositories.page, after=request.after, limit=request.limit + 1)
         rows, following = views.one_page(rows, request.limit, lambda row: row.id)

@@ -24,7 +24,7 @@ def is_loopback(host: str) -> bool:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sender:
+class RequestOrigin:
     """The origin of a request by its headers."""
 
     scheme: str  # of the connection: http, https, ws or wss
@@ -34,7 +34,7 @@ class Sender:
     headers: Collection[str] = ()  # the names of all of them, in lower case
 
 
-def is_direct(sender: Sender) -> bool:
+def is_direct(sender: RequestOrigin) -> bool:
     """Whether the request names this machine and comes from its peer, not from another origin's page or a proxy.
 
     A page of another site can send requests to loopback through a browser: the Origin or Sec-Fetch-Site header shows
@@ -45,7 +45,7 @@ def is_direct(sender: Sender) -> bool:
     if sender.origin is None:
         return sender.site in (None, "none", "same-origin")
     scheme = {"ws": "http", "wss": "https"}.get(sender.scheme, sender.scheme)
-    return _place(sender.origin) == _place(f"{scheme}://{sender.host}")
+    return _origin(sender.origin) == _origin(f"{scheme}://{sender.host}")
 
 
 def is_proxied(headers: Collection[str]) -> bool:
@@ -53,7 +53,7 @@ def is_proxied(headers: Collection[str]) -> bool:
     return not _PROXY_HEADERS.isdisjoint(headers)
 
 
-def _place(url: str) -> tuple[str, str, int | None]:
+def _origin(url: str) -> tuple[str, str, int | None]:
     """Scheme, host and port; an invalid URL equals no other."""
     try:
         parts = urlsplit(url)

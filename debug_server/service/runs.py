@@ -17,7 +17,7 @@ from debug_server.worktrees.artifact_files import check_patterns
 
 
 class RunVerbs(Verbs):
-    """Runs."""
+    """Runs: one command in a session of its own."""
 
     def __init__(self, shared: Shared, sessions: SessionVerbs, commands: CommandVerbs) -> None:
         super().__init__(shared)
@@ -28,7 +28,7 @@ class RunVerbs(Verbs):
         """Open a session and queue its one command; the session is closed when the command has ended."""
         self._shared.require_accepting()
         check_patterns(request.artifacts)
-        async with self._quotas.room(caller, sessions=1, commands=1):
+        async with self._quotas.reserve(caller, sessions=1, commands=1, workspaces=1):
             session = await self._call_git(self._session_verbs.lease, caller, request, idempotency_key)
             return await self._run_in(session, request, idempotency_key)
 
@@ -37,7 +37,7 @@ class RunVerbs(Verbs):
 
         A session that was closed without a command is ignored: the run starts again.
         """
-        session = await self._session_verbs.opened_under(caller, key, since)
+        session = await self._session_verbs.find_by_key(caller, key, since)
         if session is None:
             return None
         rows = await self._call(self._store.commands.in_session, session.id)

@@ -1,4 +1,4 @@
-"""The service: one member for each noun, authentication, and the dispatch of operations to verbs."""
+"""The service: one attribute per resource, authentication, and the call of the method of each operation."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import Any
 
 from debug_server import messages as m
 from debug_server.config.runner import DEFAULT_SHELL
+from debug_server.disk.ownership import is_alive
 from debug_server.engine import LocalEngine, Sessions
 from debug_server.errors import AccessError
 from debug_server.messages import Operation, ServiceOperation
-from debug_server.runner.ownership import is_alive
 from debug_server.runner.settings import RunnerPaths
 from debug_server.service import audit
 from debug_server.service.artifacts import ArtifactVerbs
@@ -21,14 +21,15 @@ from debug_server.service.caller import Caller
 from debug_server.service.commands import CommandVerbs
 from debug_server.service.events import EventVerbs
 from debug_server.service.health import HealthVerbs
-from debug_server.service.idempotency import Attempt, KeyedReplies
-from debug_server.service.known_peers import KnownPeers
+from debug_server.service.idempotency import KeyedReplies, RequestAttempt
+from debug_server.service.identified_peers import IdentifiedPeers
 from debug_server.service.last_used import LastUsed
 from debug_server.service.leases import LeaseVerbs
 from debug_server.service.logs import LogVerbs
 from debug_server.service.outbox import OutboxVerbs
 from debug_server.service.own_user import OwnUser
 from debug_server.service.queue import QueueVerbs
+from debug_server.service.recent_tokens import RecentTokens
 from debug_server.service.repositories import RepositoryVerbs
 from debug_server.service.runs import RunVerbs
 from debug_server.service.session_logs import SessionLogVerbs
@@ -40,9 +41,9 @@ from debug_server.service.workers import WorkerVerbs
 from debug_server.store import MetadataStore
 from debug_server.workers.workers import Workers
 
-_KEYED = frozenset(
+_STORES_KEY = frozenset(
     {"open_session", "submit_command", "start_run"}
-)  # the store keeps their key with the rows that they add
+)  # the session or command that they add stores the key too, so that a retry finds it
 
 _NO_TOKEN = "no token was given: send `Authorization: Bearer TOKEN`, or run `debug-server configure --token -`"
 
@@ -59,8 +60,16 @@ class Service:
         paths: RunnerPaths,
         shell: str = DEFAULT_SHELL,
         workers: Workers | None = None,
+        workspaces_per_token: int | None = None,
     ) -> None:
-        shared = Shared(store=store, engine=engine, sessions=sessions, paths=paths, shell=shell)
+        shared = Shared(
+            store=store,
+            engine=engine,
+            sessions=sessions,
+            paths=paths,
+            shell=shell,
+            workspaces_per_token=workspaces_per_token,
+        )
         self._shared = shared
         self._store = store
         self._token_last_used = LastUsed("token", store.tokens.record_uses)
@@ -69,7 +78,8 @@ class Service:
         )
         self.followers = shared.followers
         self.own_user = OwnUser(shared.blocking.call_peers)
-        self.known_peers = KnownPeers()  # peers of gRPC connections that have shown a token
+        self.recent_tokens = RecentTokens()
+        self.identified_peers = IdentifiedPeers()  # of gRPC: known by a token, or as the server's own user
         self.grpc_address: tuple[str, int] | None = None  # host and port of the gRPC server, once it listens
 
         self.repositories = RepositoryVerbs(shared)
@@ -110,11 +120,13 @@ class Service:
             raise AccessError(_NO_TOKEN)
         token = await self._shared.blocking.read(self._store.tokens.find, secret)
         if token is None:
+            self.recent_tokens.discard(secret)
             raise AccessError("the token is unknown, has expired or was revoked")
+        self.recent_tokens.add(secret)
         caller = Caller.of(token)
         audit.note_caller(caller)
-        if self._store.tokens.use_is_outdated(token):
-            self._token_last_used.note(token.id)
+        if self._store.tokens.should_record_use(token):
+            self._token_last_used.record(token.id)
         self._shared.quotas.take_request(caller)
         return caller
 
@@ -144,22 +156,22 @@ class Service:
         key: str | None,
         run: Callable[[str | None], Awaitable[m.Reply]],
     ) -> m.Reply:
-        """The same for an operation of another part: ``run`` gets the key with the caller's prefix."""
+        """As ``perform``, for an operation of another part; ``run`` receives the key prefixed with the caller."""
         caller.require(operation.scopes or ())
         if key is None:
             return await run(None)
         return await self._keyed.once(caller, operation, request, key, lambda attempt: run(attempt.key))
 
     async def _attempt(
-        self, caller: Caller, operation: ServiceOperation, request: m.Request, attempt: Attempt
+        self, caller: Caller, operation: ServiceOperation, request: m.Request, attempt: RequestAttempt
     ) -> m.Reply:
-        if attempt.since is not None and (found := await self._resumed(caller, request, attempt.key, attempt.since)):
+        if attempt.since is not None and (found := await self._resume(caller, request, attempt.key, attempt.since)):
             return found
-        options = {"idempotency_key": attempt.key} if operation.name in _KEYED else {}
+        options = {"idempotency_key": attempt.key} if operation.name in _STORES_KEY else {}
         reply: m.Reply = await self.verb(operation)(caller, request, **options)
         return reply
 
-    async def _resumed(self, caller: Caller, request: m.Request, key: str, since: datetime) -> m.Reply | None:
+    async def _resume(self, caller: Caller, request: m.Request, key: str, since: datetime) -> m.Reply | None:
         """Resume the request of a process that died; None if it had created nothing."""
         if isinstance(request, m.OpenSession):
             return await self.sessions.resume(caller, request, key, since)

@@ -28,9 +28,9 @@ class SessionLogVerbs(Verbs):
 
     async def follow(self, caller: Caller, request: m.FollowSession) -> AsyncGenerator[m.LogPiece, None]:
         """Yield the log until every command has ended; waits for the first command of an open session."""
-        await self._access.session_to_use(caller, request.session_id)
+        await self._access.use_session(caller, request.session_id)
         base, seen = 0, set[int]()
-        async with self._wakeups.of(("session", request.session_id)) as woken:
+        async with self._wakeups.changes_of(("session", request.session_id)) as woken:
             while True:
                 woken.clear()
                 rows = await self._call(self._store.commands.in_session, request.session_id)
@@ -49,7 +49,7 @@ class SessionLogVerbs(Verbs):
 
     async def read(self, caller: Caller, request: m.FollowSession) -> AsyncGenerator[m.LogPiece, None]:
         """Yield the log up to its current end."""
-        await self._access.session_to_use(caller, request.session_id)
+        await self._access.use_session(caller, request.session_id)
         rows = await self._call(self._store.commands.in_session, request.session_id)
         base = 0
         for row in sorted((row for row in rows if row.log_path is not None), key=_start):

@@ -31,14 +31,14 @@ class SessionVerbs(Verbs):
         self._shared.require_accepting()
         if request.commands:
             caller.require((COMMANDS_WRITE,))
-        async with self._quotas.room(caller, commands=len(request.commands), sessions=1):
+        async with self._quotas.reserve(caller, commands=len(request.commands), sessions=1, workspaces=1):
             session = await self._call_git(self.lease, caller, request, idempotency_key)
             await self._commands.submit_lines(session.id, request.commands, idempotency_key)
         return views.session(session)
 
     async def resume(self, caller: Caller, request: m.OpenSession, key: str, since: datetime) -> m.SessionReply | None:
         """Resume the request of a process that died; None if it had created nothing."""
-        session = await self.opened_under(caller, key, since)
+        session = await self.find_by_key(caller, key, since)
         if session is None:
             return None
         if session.is_open:
@@ -67,17 +67,17 @@ class SessionVerbs(Verbs):
             metadata=request.metadata,
         )
 
-    async def opened_under(self, caller: Caller, key: str, since: datetime) -> Session | None:
+    async def find_by_key(self, caller: Caller, key: str, since: datetime) -> Session | None:
         """The session that an attempt of this keyed request opened before its process died."""
         return await self._call(
             self._store.sessions.by_idempotency_key, key, owner_token_id=caller.token_id, since=since
         )
 
-    async def get(self, caller: Caller, request: m.SessionId) -> m.SessionReply:
+    async def get(self, caller: Caller, request: m.SessionRef) -> m.SessionReply:
         """One session."""
         return views.session(await self._access.session(caller, request.session_id))
 
-    async def page(self, caller: Caller, request: m.Page) -> m.SessionList:
+    async def page(self, caller: Caller, request: m.ListRequest) -> m.SessionList:
         """A page of the caller's sessions, or of all for an admin."""
         owner = None if caller.is_admin else caller.token_id
         rows = await self._call(
@@ -89,14 +89,14 @@ class SessionVerbs(Verbs):
     async def fork(self, caller: Caller, request: m.ForkSession) -> m.SessionList:
         """Open copies of the session in its current state."""
         self._shared.require_accepting()
-        session = await self._access.session_to_use(caller, request.session_id)
-        async with self._quotas.room(caller, sessions=request.count):
+        session = await self._access.use_session(caller, request.session_id)
+        async with self._quotas.reserve(caller, sessions=request.count, workspaces=request.count):
             rows = await self._call_git(self._sessions.fork, session, request.count, owner=caller.name)
         return m.SessionList(items=[views.session(row) for row in rows])
 
-    async def reset(self, caller: Caller, request: m.SessionId) -> m.SessionReply:
+    async def reset(self, caller: Caller, request: m.SessionRef) -> m.SessionReply:
         """Reset the workspace to commit and patch; not while a command runs in it."""
-        session = await self._access.session_to_use(caller, request.session_id)
+        session = await self._access.use_session(caller, request.session_id)
         running = [
             row for row in await self._call(self._store.commands.in_session, session.id) if not row.status.terminal
         ]
@@ -105,7 +105,7 @@ class SessionVerbs(Verbs):
         await self._call_git(self._sessions.reset, session)
         return views.session(session)
 
-    async def diff(self, caller: Caller, request: m.SessionId) -> m.SessionDiff:
+    async def diff(self, caller: Caller, request: m.SessionRef) -> m.SessionDiff:
         """The changes in the workspace as a patch."""
         data = await self.diff_bytes(caller, request)
         try:
@@ -114,12 +114,12 @@ class SessionVerbs(Verbs):
             text = data.decode("utf-8", "replace")
             return m.SessionDiff(session_id=request.session_id, patch=text, exact=False)
 
-    async def diff_bytes(self, caller: Caller, request: m.SessionId) -> bytes:
-        """The same, byte for byte."""
-        session = await self._access.session_to_use(caller, request.session_id)
+    async def diff_bytes(self, caller: Caller, request: m.SessionRef) -> bytes:
+        """The changes in the workspace as the exact bytes of a patch."""
+        session = await self._access.use_session(caller, request.session_id)
         return await self._call_git(self._sessions.diff, session)
 
-    async def close(self, caller: Caller, request: m.SessionId) -> m.Message:
+    async def close(self, caller: Caller, request: m.SessionRef) -> m.Message:
         """Cancel its commands and release the workspace; a closed session is left unchanged."""
         session = await self._access.session(caller, request.session_id)
         if session.is_open:

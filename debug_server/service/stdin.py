@@ -19,7 +19,7 @@ _SECONDS = 60.0
 
 async def write_to(connection: KeeperConnection, write_id: str, data: bytes, *, close: bool) -> None:
     """Write; returns when the command's pipe has accepted all data, KeeperError if it does not within a minute."""
-    keeper = _Keeper(connection.detach())
+    keeper = _KeeperConnection(connection.raw_socket())
     try:
         async with asyncio.timeout(_SECONDS):
             reply = await keeper.ask(frames.encode_write(write_id, data), "write", write_id)
@@ -35,7 +35,7 @@ async def write_to(connection: KeeperConnection, write_id: str, data: bytes, *, 
         raise KeeperError(f"stdin: {reply['error']}")
 
 
-class _Keeper:
+class _KeeperConnection:
     """An exclusive connection to a keeper."""
 
     def __init__(self, connection: socket.socket) -> None:
@@ -52,4 +52,4 @@ class _Keeper:
                 message: dict[str, Any] = json.loads(payload) if kind == frames.JSON else {}
                 if message.get(name) == value:
                     return message
-        raise KeeperError("the command ended before it took its input")
+        raise KeeperError("the command ended before it read its input")

@@ -1,4 +1,4 @@
-"""The verbs of runs with a subject: one command in a session of its own, found by its subject.
+"""Runs with a subject, the name by which they are found: one command in a session of its own.
 
 Host tasks are such runs. A run is done when its session is closed: then its tree is empty and its directories removed.
 """
@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from debug_server.config.cron import Rule
-from debug_server.engine.schedules import Planned
+from debug_server.engine.schedules import ScheduledAction
 from debug_server.errors import NotFoundError
 from debug_server.messages import ADMIN
 from debug_server.model import Command, DueTime, NewEvent, QueuedRun, Session
@@ -52,7 +52,7 @@ class SubjectRunVerbs(Verbs):
         """Queue a run of the caller; ConflictError if a resource that it claims is in use."""
         self._shared.require_accepting()
         run = replace(run, requested_by=caller.name, owner_token_id=caller.token_id)
-        async with self._quotas.room(caller, sessions=1, commands=1):
+        async with self._quotas.reserve(caller, sessions=1, commands=1):
             command = await self._call(self._engine.queue_run, run)
         session = await self._read(self._store.sessions.get, command.session_id)
         return RunRows(session=session, command=command)
@@ -63,7 +63,7 @@ class SubjectRunVerbs(Verbs):
         command = await self._read(self._store.commands.newest_by_subject, subject, owner_token_id=owner)
         session = await self._read(self._store.sessions.get, command.session_id)
         if not caller.may_see(session):
-            raise NotFoundError(f"there is no command about {subject!r}")
+            raise NotFoundError(f"there is no run with the subject {subject!r}")
         return RunRows(session=session, command=command)
 
     async def of_session(self, session_id: int) -> RunRows:
@@ -83,7 +83,7 @@ class SubjectRunVerbs(Verbs):
     async def wait(self, run: RunRows, seconds: float) -> RunRows:
         """Wait until the run is done, ``seconds`` are over or the server drains; returns its current rows."""
         deadline = time.monotonic() + seconds
-        async with self._wakeups.of(("session", run.session.id)) as woken:
+        async with self._wakeups.changes_of(("session", run.session.id)) as woken:
             while True:
                 woken.clear()
                 # The session first: the command of a closed session has ended, so its row, read later, is terminal.
@@ -110,4 +110,6 @@ class SubjectRunVerbs(Verbs):
         ``act`` runs in the scheduler's thread and passes the due time to ``add``, which claims it.
         """
         caller.require((ADMIN,))
-        self._engine.schedules.declare(group, {name: Planned(rule=rule, act=act) for name, rule in rules.items()})
+        self._engine.schedules.declare(
+            group, {name: ScheduledAction(rule=rule, act=act) for name, rule in rules.items()}
+        )

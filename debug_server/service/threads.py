@@ -20,8 +20,8 @@ class Threads(ThreadPoolExecutor):
     still done as soon as there is a thread.
     """
 
-    def __init__(self, most: int, name: str) -> None:
-        super().__init__(most, thread_name_prefix=name)
+    def __init__(self, max_workers: int, name: str) -> None:
+        super().__init__(max_workers, thread_name_prefix=name)
 
     def _adjust_thread_count(self) -> None:
         try:
@@ -32,7 +32,7 @@ class Threads(ThreadPoolExecutor):
                 raise
             if self._threads:
                 return  # an existing thread does the work
-            while True:
+            while True:  # without any thread the queue can only hold this one item
                 try:
                     self._work_queue.get_nowait()
                 except Empty:

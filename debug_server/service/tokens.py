@@ -23,18 +23,18 @@ class TokenVerbs(Verbs):
         )
         return views.token(row, secret)
 
-    async def page(self, caller: Caller, request: m.Page) -> m.TokenList:
+    async def page(self, caller: Caller, request: m.ListRequest) -> m.TokenList:
         """The tokens, without secrets."""
         rows = await self._call(self._store.tokens.page, after=request.after, limit=request.limit + 1)
         rows, following = views.one_page(rows, request.limit, lambda row: row.id)
         return m.TokenList(items=[views.token(row) for row in rows], next_after=following)
 
-    async def revoke(self, caller: Caller, request: m.TokenId) -> m.Message:
+    async def revoke(self, caller: Caller, request: m.TokenRef) -> m.Message:
         """Revoke a token and disconnect its followers."""
         await self._call(self._store.tokens.revoke, request.token_id)
         self._shared.followers.disconnect(request.token_id)
         return m.Message(message=f"token {request.token_id} is revoked")
 
-    async def who_am_i(self, caller: Caller, request: m.Nothing) -> m.WhoAmI:
+    async def who_am_i(self, caller: Caller, request: m.EmptyRequest) -> m.WhoAmI:
         """The caller as the server sees it."""
         return m.WhoAmI(token_id=caller.token_id, name=caller.name, scopes=sorted(caller.scopes))

@@ -1,4 +1,4 @@
-"""What the members of the service share: the layers below, threads for blocking calls, access, quotas, followers."""
+"""The objects that the service's members share: store, engine, threads, access, quotas, followers."""
 
 from __future__ import annotations
 
@@ -22,18 +22,27 @@ class Shared:
     """Created once for a service and passed to each of its members."""
 
     def __init__(
-        self, *, store: MetadataStore, engine: LocalEngine, sessions: Sessions, paths: RunnerPaths, shell: str
+        self,
+        *,
+        store: MetadataStore,
+        engine: LocalEngine,
+        sessions: Sessions,
+        paths: RunnerPaths,
+        shell: str,
+        workspaces_per_token: int | None = None,
     ) -> None:
         self.store = store
         self.engine = engine
         self.sessions = sessions
         self.paths = paths
-        self.shell = shell  # for commands given as one text
-        self.blocking = BlockingCalls(reads_at_once=store.reads_at_once, exhausted=engine.drop_spare_processes)
+        self.shell = shell  # for commands that are given as one line
+        self.blocking = BlockingCalls(
+            reads_in_event_loop=store.reads_in_event_loop, on_exhausted=engine.drop_spare_processes
+        )
         self.access = Access(store, self.blocking)
         read = self.blocking.read
         self.wakeups = Wakeups(store, read=partial(read, store.events.read), last=partial(read, store.events.last))
-        self.quotas = Quotas(store, read)
+        self.quotas = Quotas(store, read, workspaces=workspaces_per_token)
         self.fair_wakeups = FairWakeups()
         self.followers = Followers(revoked=self._revoked)
         self.draining = False

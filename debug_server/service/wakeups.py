@@ -15,7 +15,7 @@ from debug_server.errors import DebugServerError
 from debug_server.model import Event, Notice
 from debug_server.store import MetadataStore
 
-REPAIR_SECONDS = 0.25  # within this time events of another process are found
+POLL_SECONDS = 0.25  # how often events of other processes are polled
 _PAGE = 1000
 
 Subject = tuple[Literal["command", "session", "anything"], int]
@@ -36,9 +36,9 @@ class Wakeups:
         self._remove = store.events.add_listener(self._committed)
 
     @asynccontextmanager
-    async def of(self, subject: Subject) -> AsyncIterator[asyncio.Event]:
-        """An event that is set after each change; clear it before each read of the facts inside the block."""
-        await self._join()
+    async def changes_of(self, subject: Subject) -> AsyncIterator[asyncio.Event]:
+        """An ``asyncio.Event`` that is set after each change of the subject; clear it before each read."""
+        await self._ensure_reader()
         woken = asyncio.Event()
         self._waiting.setdefault(subject, set()).add(woken)
         try:
@@ -54,14 +54,14 @@ class Wakeups:
         """Stop listening."""
         self._remove()
 
-    async def _join(self) -> None:
+    async def _ensure_reader(self) -> None:
         loop = asyncio.get_running_loop()
         if loop is not self._loop:
             self._loop, self._reader, self._waiting = loop, None, {}
         if self._reader is None or self._reader.done():
             after = await self._last()  # before the caller reads, so that no event is missed
             if self._reader is None or self._reader.done():
-                self._reader = loop.create_task(self._repair(after))
+                self._reader = loop.create_task(self._poll_events(after))
 
     def _leave(self, subject: Subject, woken: asyncio.Event) -> None:
         waiting = self._waiting.get(subject, set())
@@ -70,7 +70,7 @@ class Wakeups:
             self._waiting.pop(subject, None)
 
     def _committed(self, notice: Notice) -> None:
-        """Called in the thread that committed; a waiter that comes later reads the new facts itself."""
+        """Wake the waiters; runs in the thread that committed. A waiter that starts later reads the new rows itself."""
         loop = self._loop
         concerned = [subject for subject in _subjects(notice) if subject in self._waiting]
         if loop is not None and concerned:
@@ -82,10 +82,10 @@ class Wakeups:
             for woken in self._waiting.get(subject, ()):
                 woken.set()
 
-    async def _repair(self, after: int) -> None:
+    async def _poll_events(self, after: int) -> None:
         """Read events of other processes until there are no waiters."""
         while True:
-            await asyncio.sleep(REPAIR_SECONDS)
+            await asyncio.sleep(POLL_SECONDS)
             if not self._waiting:
                 return
             while events := await self._events(after):

@@ -1,4 +1,4 @@
-"""Who called: the owner of the caller's socket, asked by the server."""
+"""For servers: finds the owner of a caller's socket."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from debug_server.sockets.table import ESTABLISHED, Connection, Row, by_netlink,
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SocketOwner:
-    """Whose socket it is; the inode names it for its life."""
+    """The owner of a socket; the inode identifies the socket as long as it exists."""
 
     uid: int
     inode: int
 
 
 class SocketOwners:
-    """Looks up owners; remembers whether this kernel answers by netlink."""
+    """Looks up owners; remembers whether this kernel supports the netlink query."""
 
     def __init__(self) -> None:
         self._netlink_answers = False
@@ -28,15 +28,20 @@ class SocketOwners:
         """
         rows = by_netlink(connection)
         self._netlink_answers |= bool(rows)
-        if not self._netlink_answers:  # a kernel without it says the same as one that has no such connection
+        if not self._netlink_answers:  # without netlink the answer is empty too, as for an unknown connection
             rows = by_proc(connection.port)
-        fitting = [row for row in rows if _fits(row, connection)]
-        if len(fitting) != 1 or fitting[0].inode == 0 or is_unmapped(fitting[0].uid):
+        matching = [row for row in rows if _matches(row, connection)]
+        if len(matching) != 1 or matching[0].inode == 0 or is_unmapped(matching[0].uid):
             return None
-        return SocketOwner(uid=fitting[0].uid, inode=fitting[0].inode)
+        return SocketOwner(uid=matching[0].uid, inode=matching[0].inode)
 
 
-def _fits(row: Row, connection: Connection) -> bool:
+def user_at_once(connection: Connection) -> int | None:
+    """The user of the caller's socket where netlink answers: no proof, because its process may have gone."""
+    return next((row.uid for row in by_netlink(connection) if _matches(row, connection)), None)
+
+
+def _matches(row: Row, connection: Connection) -> bool:
     return (
         row.state == ESTABLISHED
         and (row.host, row.port, row.peer_port) == (connection.host, connection.port, connection.peer_port)

@@ -1,13 +1,13 @@
-"""Who was called: the user who serves a connection, asked by the client once it is made and before it sends anything.
+"""For clients: finds the user who serves a connection, after connecting and before sending anything.
 
-    connect() -> where is the other end?
+    connect() -> look up the other end in the kernel's table of sockets
         open in a process             -> the user who accepted it
-        waits to be accepted          -> the user of the listener that it waits at
+        not accepted yet              -> the user of the listener
         closed, reset                 -> ConnectionResetError: connect again
-        not listed, a local address   -> LookupError: a packet filter's doing, or the table cannot be read
+        not listed, a local address   -> LookupError: redirected by a packet filter, or the table cannot be read
         not listed, another address   -> None: on another machine
 
-Asking before connect() would prove nothing: a listener can come between.
+Checking before connect() would prove nothing: another listener could start in between.
 """
 
 from __future__ import annotations
@@ -30,10 +30,11 @@ from debug_server.sockets.table import (
 )
 
 _LISTEN = 10
-_OPEN = (ESTABLISHED, 3)  # SYN_RECV: the queue is full, and the kernel has answered for the listener
-_LOOKS = 3  # a socket is accepted once at most: the look after it finds who did
-_GONE = "the connection was closed at once"
-_Look = Callable[[Connection], Row | None]
+_SYN_RECV = 3  # the listener's queue is full, but the kernel has already completed the handshake
+_OPEN = (ESTABLISHED, _SYN_RECV)
+_ATTEMPTS = 3  # a socket is accepted at most once, so the attempt after that finds who accepted it
+_GONE = "the server closed the connection as soon as it was made"
+_LookUp = Callable[[Connection], Row | None]
 
 
 def serving_user(ours: socket.socket) -> int | None:
@@ -46,7 +47,7 @@ def serving_user(ours: socket.socket) -> int | None:
         raise ConnectionResetError(_GONE) from error
     own = Connection(host=_plain(host), port=port, peer_host=_plain(peer_host), peer_port=peer_port)
     theirs = Connection(host=_plain(peer_host), port=peer_port, peer_host=own.host, peer_port=port)
-    # Netlink is not offered everywhere, and then says the same as one that finds nobody: but our end is there.
+    # Without netlink support the answer is empty too. Our own end must be listed, so use it to test for support.
     uid = _user(_by_netlink if _by_netlink(own) else _by_proc, theirs)
     if uid is not None:
         if is_unmapped(uid):
@@ -56,46 +57,47 @@ def serving_user(ours: socket.socket) -> int | None:
         return None
     if ours.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0] != ESTABLISHED:
         raise ConnectionResetError(_GONE)
-    raise LookupError("the kernel names nobody at the other end")
+    raise LookupError("the kernel lists no socket for the other end of this connection")
 
 
 def _plain(host: str) -> Address:
     return canonical(host.partition("%")[0])
 
 
-def _user(look: _Look, theirs: Connection) -> int | None:
-    for _ in range(_LOOKS):
-        found = look(theirs)
+def _user(look_up: _LookUp, theirs: Connection) -> int | None:
+    for _ in range(_ATTEMPTS):
+        found = look_up(theirs)
         if found is None:
             return None
         if found.state not in _OPEN:
             break
         if found.inode:
             return found.uid
-        # Nobody has accepted it yet, so the user of the listener counts. If the connection still waits afterwards, that
-        # is the listener that it waits at: it cannot outlive it, and two users cannot listen at one address.
-        listener = look(replace(theirs, peer_port=0))
-        again = look(theirs)
+        # Not accepted yet, so the user of the listener counts. If the connection is still not accepted after the
+        # listener was looked up, it belongs to that listener: it is reset when its listener closes, and only one user
+        # can listen on an address.
+        listener = look_up(replace(theirs, peer_port=0))
+        again = look_up(theirs)
         if listener is not None and again is not None and again.inode == 0 and again.state in _OPEN:
             return listener.uid
     raise ConnectionResetError(_GONE)
 
 
 def _by_netlink(wanted: Connection) -> Row | None:
-    """The connection, or for the peer's port 0 the listener; found exactly, as the kernel itself would."""
-    return next((row for row in by_netlink(wanted) if _fits(row, wanted)), None)
+    """The row of the connection or, if the peer's port is 0, of its listener, chosen by the kernel's own rules."""
+    return next((row for row in by_netlink(wanted) if _matches(row, wanted)), None)
 
 
 def _by_proc(wanted: Connection) -> Row | None:
-    """The same."""
-    fitting = [row for row in by_proc(wanted.port) if _fits(row, wanted)]
-    # The kernel prefers a listener of the address itself to one of all addresses, and its own family to both.
+    """Like ``_by_netlink``, from ``/proc/net``."""
+    matching = [row for row in by_proc(wanted.port) if _matches(row, wanted)]
+    # The kernel prefers a listener on this very address to a wildcard one, and a listener of the same family to others.
     return min(
-        fitting, key=lambda row: (row.host != wanted.host, row.host.version != wanted.host.version), default=None
+        matching, key=lambda row: (row.host != wanted.host, row.host.version != wanted.host.version), default=None
     )
 
 
-def _fits(row: Row, wanted: Connection) -> bool:
+def _matches(row: Row, wanted: Connection) -> bool:
     if row.port != wanted.port or (row.state == _LISTEN) != (wanted.peer_port == 0):
         return False
     if row.state != _LISTEN:

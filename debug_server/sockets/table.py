@@ -15,11 +15,11 @@ Address = IPv4Address | IPv6Address
 ESTABLISHED = 1
 _SOCK_DIAG, _BY_FAMILY, _REQUEST, _DUMP = 4, 20, 0x1, 0x300
 _ERROR, _DONE = 2, 3
-_LOOPBACK_DEVICE = 1  # in every network namespace; what stays on this machine goes through it
+_LOOPBACK_DEVICE = 1  # its index in every network namespace; local connections use it
 _SECONDS = 2.0
 _HEADER = struct.Struct("=IHHII")  # length, kind, flags, sequence number, port
-_ASKED = struct.Struct("=BBBBI")  # family, protocol, extensions, padding, states
-_FOUND = struct.Struct("=BBBB48s12xII")  # family, state, timer, retransmits, the connection, owner, inode
+_REQUEST_BODY = struct.Struct("=BBBBI")  # family, protocol, extensions, padding, states
+_REPLY_BODY = struct.Struct("=BBBB48s12xII")  # family, state, timer, retransmits, the connection, owner, inode
 _PORTS = struct.Struct("!HH")
 _NO_COOKIE = b"\xff" * 8
 _FAMILIES = {4: socket.AF_INET, 6: socket.AF_INET6}
@@ -27,7 +27,7 @@ _FAMILIES = {4: socket.AF_INET, 6: socket.AF_INET6}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Connection:
-    """One TCP connection, seen from the socket that is asked for."""
+    """One TCP connection; ``host`` and ``port`` are those of the socket to look up."""
 
     host: Address
     port: int
@@ -37,7 +37,7 @@ class Connection:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """A socket as the kernel lists it; its inode names it for its life and is 0 when no process has it open."""
+    """A socket in the kernel's list; its inode identifies it while it exists, and is 0 when no process has it open."""
 
     state: int
     host: Address
@@ -49,14 +49,14 @@ class Row:
 
 
 def canonical(text: str) -> Address:
-    """An address; one of IPv4 that was written as IPv6 is one of IPv4. ValueError for what is none."""
+    """Parse an address; an IPv4-mapped IPv6 address becomes IPv4. ValueError if it is not an address."""
     address = ip_address(text)
     return (address.ipv4_mapped or address) if isinstance(address, IPv6Address) else address
 
 
 def by_netlink(connection: Connection) -> list[Row]:
-    """The sockets at these ends; where no connection fits exactly, the listener that the kernel would choose."""
-    # An IPv4 connection may be a socket of either family; asked for exactly, the kernel looks at both.
+    """The sockets of this connection; if there is none, the listener that the kernel would choose for it."""
+    # An IPv4 connection may use a socket of either family. An exact query searches both, a dump only one.
     exact = connection.peer_host is not None
     families = [_FAMILIES[connection.host.version]] if exact else list(_FAMILIES.values())
     rows: list[Row] = []
@@ -64,25 +64,26 @@ def by_netlink(connection: Connection) -> list[Row]:
         with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, _SOCK_DIAG) as kernel:
             kernel.settimeout(_SECONDS)
             for family in families:
-                kernel.sendto(_question(connection, family, exact=exact), (0, 0))
-                rows += _answers(kernel, exact=exact)
+                kernel.sendto(_request(connection, family, exact=exact), (0, 0))
+                rows += _replies(kernel, exact=exact)
     except OSError:
         return []
     return rows
 
 
-def _question(connection: Connection, family: int, *, exact: bool) -> bytes:
+def _request(connection: Connection, family: int, *, exact: bool) -> bytes:
     hosts = (connection.host, connection.peer_host) if exact else (None, None)
     packed = b"".join((host.packed if host else b"").ljust(16, b"\0") for host in hosts)
     ports = _PORTS.pack(connection.port, connection.peer_port)
-    # Asked for exactly, a socket that was bound to the device is found like one that was bound to none.
+    # An exact query for the loopback device finds sockets that are bound to it, and sockets that are bound to no
+    # device.
     device = (_LOOPBACK_DEVICE if exact else 0).to_bytes(4, sys.byteorder)
-    asked = _ASKED.pack(family, socket.IPPROTO_TCP, 0, 0, 1 << ESTABLISHED) + ports + packed + device + _NO_COOKIE
+    body = _REQUEST_BODY.pack(family, socket.IPPROTO_TCP, 0, 0, 1 << ESTABLISHED) + ports + packed + device + _NO_COOKIE
     flags = _REQUEST if exact else _REQUEST | _DUMP
-    return _HEADER.pack(_HEADER.size + len(asked), _BY_FAMILY, flags, 1, 0) + asked
+    return _HEADER.pack(_HEADER.size + len(body), _BY_FAMILY, flags, 1, 0) + body
 
 
-def _answers(kernel: socket.socket, *, exact: bool) -> Iterator[Row]:
+def _replies(kernel: socket.socket, *, exact: bool) -> Iterator[Row]:
     while True:
         data, (sender, _) = kernel.recvfrom(1 << 16)
         if sender != 0:  # another process, not the kernel
@@ -99,7 +100,7 @@ def _answers(kernel: socket.socket, *, exact: bool) -> Iterator[Row]:
 
 
 def _row(data: bytes, at: int) -> Row:
-    family, state, _, _, name, uid, inode = _FOUND.unpack_from(data, at)
+    family, state, _, _, name, uid, inode = _REPLY_BODY.unpack_from(data, at)
     port, peer_port = _PORTS.unpack_from(name)
     size = 4 if family == socket.AF_INET else 16
     return Row(
@@ -144,13 +145,13 @@ def _proc_row(words: list[str]) -> Row:
 
 
 def _proc_address(text: str) -> tuple[Address, int]:
-    """``0100007F:1F90``: the words of the address as numbers of this machine, then the port."""
+    """Parse ``0100007F:1F90``: the 32-bit words of the address in the byte order of this machine, then the port."""
     packed, _, port = text.partition(":")
     words = [int(packed[at : at + 8], 16) for at in range(0, len(packed), 8)]
     return _address(struct.pack(f"={len(words)}I", *words)), int(port, 16)
 
 
 def is_unmapped(uid: int) -> bool:
-    """Whether the number may stand for any user that this user namespace does not know."""
+    """Whether ``uid`` is the overflow uid, which the kernel reports for every user that this namespace does not map."""
     overflow = int(Path("/proc/sys/kernel/overflowuid").read_text())
     return uid == overflow and Path("/proc/self/uid_map").read_text().split() != ["0", "0", "4294967295"]

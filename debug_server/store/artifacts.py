@@ -1,4 +1,4 @@
-"""The artifacts table: files that commands left."""
+"""The artifacts table: files kept from commands."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 from debug_server.model import Artifact, ArtifactKind
 from debug_server.store.connection import Row, Transaction
 from debug_server.store.encoding import mapping_from, mapping_text, moment
-from debug_server.store.table import ALL_ROWS, Table, filters, found, require
+from debug_server.store.table import ALL_ROWS, Table, filters, require, require_row
 
 _COLUMNS = "id, session_id, command_id, kind, name, path, size, sha256, content_type, metadata, created_at"
 _INSERT = (
@@ -52,17 +52,17 @@ class Artifacts(Table):
             require(transaction, "sessions", "session", session_id)
             require(transaction, "commands", "command", command_id)
             transaction.lock("artifacts")
-            place = (session_id, command_id, path)
-            row = transaction.one(_UPDATE_EXISTING, (word, name, size, sha256, content_type, text, *place))
+            row_key = (session_id, command_id, path)
+            row = transaction.one(_UPDATE_EXISTING, (word, name, size, sha256, content_type, text, *row_key))
             if row is None:
                 values = (session_id, command_id, word, name, path, size, sha256, content_type, text)
                 row = transaction.one(_INSERT_RETURNING, (*values, self._now()))
-        return _artifact(found(row, "session", session_id))
+        return _artifact(require_row(row, "session", session_id))
 
     def get(self, artifact_id: int) -> Artifact:
         """The row, or NotFoundError."""
         row = self._one(f"SELECT {_COLUMNS} FROM artifacts WHERE id = ?", (artifact_id,))
-        return _artifact(found(row, "artifact", artifact_id))
+        return _artifact(require_row(row, "artifact", artifact_id))
 
     def in_session(
         self,

@@ -21,9 +21,9 @@ class CommandDraft:
     columns_before_env: tuple[object, ...]
     state_columns: tuple[object, ...]
     queue_key: str | None
-    other_columns: tuple[object, ...]
+    columns_after_key: tuple[object, ...]
     max_pending: int | None  # limit of waiting commands; None for one that is claimed at once
-    key_bound: int | None
+    key_max_pending: int | None
     in_turn: bool  # claim it only if it could start now
     key_limit: int
 
@@ -39,7 +39,7 @@ class CommandDraft:
         priority: int = 0,
         queue_key: str | None = None,
         key_limit: int = 1,
-        key_bound: int | None = None,
+        key_max_pending: int | None = None,
         order_key: str | None = None,
         stdin_text: str | None = None,
         tty: bool = False,
@@ -67,7 +67,7 @@ class CommandDraft:
             columns_before_env=(argv_text(argv), cwd, encode(sorted(env)) if env else "[]"),
             state_columns=(name, bounds, CommandStatus.PENDING.value, attempt, claim_owner, priority),
             queue_key=queue_key,
-            other_columns=(
+            columns_after_key=(
                 key_limit,
                 order_key,
                 int(tty),
@@ -77,17 +77,17 @@ class CommandDraft:
                 plan_text(plan or CommandPlan()),
             ),
             max_pending=max_pending if claim_owner is None or in_turn else None,
-            key_bound=key_bound,
+            key_max_pending=key_max_pending,
             in_turn=in_turn and claim_owner is not None,
             key_limit=key_limit if order_key is None else 0,
         )
 
     def columns_after_env(self, session_id: int) -> tuple[object, ...]:
         """The columns after the sealed environment."""
-        return (*self.state_columns, self._key(session_id), *self.other_columns)
+        return (*self.state_columns, self._key(session_id), *self.columns_after_key)
 
-    def concurrency(self, session_id: int) -> tuple[object, ...]:
-        """Its queue key, and how many commands of that key may be active; 0 if it must wait for an earlier one."""
+    def claim_condition(self, session_id: int) -> tuple[object, ...]:
+        """The queue key and its limit of active commands; 0 for an order key: such a command is not claimed at once."""
         return self._key(session_id), self.key_limit
 
     def unclaimed(self) -> CommandDraft:

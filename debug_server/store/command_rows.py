@@ -64,7 +64,7 @@ def command_from(row: Row, exit_record: ExitRecord | None = None) -> Command:
 @lru_cache(maxsize=256)
 def limits_text(limits: Limits) -> str:
     """The JSON text of limits."""
-    return str(encode(limits.asked()))
+    return str(encode(limits.requested()))
 
 
 @lru_cache(maxsize=256)
@@ -85,8 +85,8 @@ def _plan_from(text: str) -> CommandPlan:
 
 
 def exit_text(record: ExitRecord) -> str:
-    """The JSON text of a record without default values: a smaller row splits fewer pages."""
-    values = {name: value for name, unsaid in _EXIT_DEFAULTS.items() if (value := getattr(record, name)) != unsaid}
+    """The JSON text of a record; default values are left out, because smaller rows split fewer pages."""
+    values = {name: value for name, default in _EXIT_DEFAULTS.items() if (value := getattr(record, name)) != default}
     try:
         return str(encode(values))
     except (TypeError, ValueError) as error:

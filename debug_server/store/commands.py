@@ -18,7 +18,7 @@ from debug_server.store.command_rows import (
 from debug_server.store.connection import Row, Transaction
 from debug_server.store.encoding import decode, mapping_text
 from debug_server.store.sealing import Sealer
-from debug_server.store.table import ALL_ROWS, Table, filters, found
+from debug_server.store.table import ALL_ROWS, Table, filters, require_row
 
 PENDING, STARTED, FINISHED = "command.pending", "command.started", "command.finished"  # kinds of events
 CANCEL_REQUESTED = "command.cancel_requested"
@@ -57,12 +57,10 @@ _END = (
     " sealed_env = NULL, sealed_stdin = NULL, finished_at = ?, updated_at = ? WHERE id = ?"
 )
 _SET_SESSION_RUNNING = "UPDATE sessions SET status = 'running', updated_at = ? WHERE id = ? AND status = 'pending'"
+_CLAIMED = "attempt = ? AND owner = ?"
 # A command that never ran cannot succeed, whatever the caller passes.
-_RUNNING_OR_UNFINISHED = {True: "status = 'running'", False: "finished_at IS NULL"}
-_FINISH = {
-    ran: f"{_END} AND attempt = ? AND owner = ? AND {term} RETURNING {COLUMNS}"
-    for ran, term in _RUNNING_OR_UNFINISHED.items()
-}
+_FINISH_SUCCEEDED = f"{_END} AND {_CLAIMED} AND status = 'running' RETURNING {COLUMNS}"
+_FINISH_OTHER = f"{_END} AND {_CLAIMED} AND finished_at IS NULL RETURNING {COLUMNS}"
 _CANCEL_WAITING_ROW = f"{_END} AND {WAITING} RETURNING {COLUMNS}"
 _REQUEST_CANCEL = (
     "UPDATE commands SET cancel_requests = cancel_requests + 1, updated_at = ?"
@@ -78,8 +76,8 @@ class Commands(Table):
     def add(self, *, session_id: int, **asked: Unpack[NewCommand]) -> Command:
         """Insert a pending command; with ``claim_owner`` it is claimed at once (attempt 1).
 
-        A repeated ``idempotency_key`` of the session returns the first command. ``max_pending`` and ``key_bound`` do
-        not apply to a command that is claimed at once.
+        A repeated ``idempotency_key`` of the session returns the first command. ``max_pending`` and ``key_max_pending``
+        do not apply to a command that is claimed at once.
         """
         draft = CommandDraft.of(**asked)
         with self._database.write() as transaction:
@@ -98,7 +96,7 @@ class Commands(Table):
 
     def get(self, command_id: int) -> Command:
         """The row, or NotFoundError."""
-        return command_from(found(self._one(_GET, (command_id,)), "command", command_id))
+        return command_from(require_row(self._one(_GET, (command_id,)), "command", command_id))
 
     def in_session(
         self, session_id: int, *, status: CommandStatus | None = None, after: int = 0, limit: int = ALL_ROWS
@@ -113,7 +111,7 @@ class Commands(Table):
     def inputs(self, command_id: int) -> tuple[dict[str, str], str | None]:
         """The unsealed environment and stdin of a command that has not ended; ConflictError after its end."""
         row = self._one(_INPUTS, (command_id,))
-        env, stdin, session_id, sequence, status, finished_at = found(row, "command", command_id)
+        env, stdin, session_id, sequence, status, finished_at = require_row(row, "command", command_id)
         if finished_at is not None:
             raise ConflictError(f"command {command_id} has {status}: its environment and stdin were removed")
         context = _seal_context(session_id, sequence)
@@ -124,7 +122,9 @@ class Commands(Table):
 
     def handle(self, command_id: int) -> dict[str, Any] | None:
         """The keeper's handle, as passed to ``start``; None before."""
-        (text,) = found(self._one("SELECT handle FROM commands WHERE id = ?", (command_id,)), "command", command_id)
+        (text,) = require_row(
+            self._one("SELECT handle FROM commands WHERE id = ?", (command_id,)), "command", command_id
+        )
         return None if text is None else decode(text)
 
     def start(self, command_id: int, *, attempt: int, owner: str, handle: Mapping[str, Any], log_path: str) -> Command:
@@ -152,7 +152,7 @@ class Commands(Table):
         With ``handle`` the start is recorded too, for a command that ended before it was marked as running.
         """
         status = status_for(record.reason)
-        sql = _FINISH[status is CommandStatus.SUCCEEDED]
+        sql = _FINISH_SUCCEEDED if status is CommandStatus.SUCCEEDED else _FINISH_OTHER
         text = None if handle is None else mapping_text(handle, what="keeper handle")
         with self._database.write() as transaction:
             now = self._now()
@@ -192,7 +192,7 @@ class Commands(Table):
         terms, params = filters(("commands.subject = ?", subject), ("sessions.owner_token_id = ?", owner_token_id))
         row = self._one(f"{_WITH_SESSION} WHERE {terms} ORDER BY commands.id DESC LIMIT 1", params)
         if row is None:
-            raise NotFoundError(f"there is no command about {subject!r}")
+            raise NotFoundError(f"there is no command with the subject {subject!r}")
         return command_from(row)
 
     def by_subject_prefix(
@@ -215,15 +215,15 @@ class Commands(Table):
 
 def insert(transaction: Transaction, now: float, sealer: Sealer, session_id: int, draft: CommandDraft) -> Command:
     """Insert a command and its event ``command.pending``."""
-    sequence = found(transaction.one(_SEQUENCE, (session_id,)), "session", session_id)[0]
+    sequence = require_row(transaction.one(_SEQUENCE, (session_id,)), "session", session_id)[0]
     context = _seal_context(session_id, sequence)
     sealed = sealer.seal(draft.env, context) if draft.env else None
     stdin = sealer.seal({_STDIN: draft.stdin_text}, context) if draft.stdin_text else None
-    if draft.in_turn and transaction.one(_CAN_START_NOW, (session_id, *draft.concurrency(session_id))) is None:
+    if draft.in_turn and transaction.one(_CAN_START_NOW, (session_id, *draft.claim_condition(session_id))) is None:
         draft = draft.unclaimed()
     after = draft.columns_after_env(session_id)
     row = transaction.one(_INSERT, (session_id, sequence, *draft.columns_before_env, sealed, *after, stdin, now, now))
-    command = command_from(found(row, "session", session_id))
+    command = command_from(require_row(row, "session", session_id))
     _append(transaction, now, PENDING, command, f'{{"sequence":{sequence}}}')
     return command
 
@@ -240,7 +240,7 @@ def _set_running(
 def cancel_waiting(transaction: Transaction, now: float, command_id: int) -> Command:
     """Finish a command without an owner as cancelled."""
     row = transaction.one(_CANCEL_WAITING_ROW, (*_end_values(_CANCELLED_WAITING, None, now), command_id))
-    command = command_from(found(row, "waiting command", command_id))
+    command = command_from(require_row(row, "waiting command", command_id))
     _append_end(transaction, now, command)
     return command
 
@@ -269,7 +269,7 @@ def _append(transaction: Transaction, now: float, kind: str, command: Command, d
 
 
 def _current(transaction: Transaction, command_id: int) -> Row:
-    return found(transaction.one(_GET, (command_id,)), "command", command_id)
+    return require_row(transaction.one(_GET, (command_id,)), "command", command_id)
 
 
 def _lock_and_find_repeat(
@@ -286,7 +286,7 @@ def check_queue_limits(transaction: Transaction, draft: CommandDraft) -> None:
     """QueueFullError when a limit of waiting commands is reached."""
     if draft.max_pending is not None:
         _check_queue_length(transaction, draft.max_pending)
-    _check_queue_key_length(transaction, draft.queue_key, draft.key_bound)
+    _check_queue_key_length(transaction, draft.queue_key, draft.key_max_pending)
 
 
 def _check_queue_length(transaction: Transaction, max_pending: int) -> None:
@@ -295,13 +295,13 @@ def _check_queue_length(transaction: Transaction, max_pending: int) -> None:
         raise QueueFullError(f"the queue is full: {row[0]} commands wait (limit {max_pending}); try again later")
 
 
-def _check_queue_key_length(transaction: Transaction, queue_key: str | None, bound: int | None) -> None:
-    if queue_key is None or bound is None:
+def _check_queue_key_length(transaction: Transaction, queue_key: str | None, limit: int | None) -> None:
+    if queue_key is None or limit is None:
         return
     row = transaction.one(f"SELECT COUNT(*) FROM commands WHERE queue_key = ? AND {WAITING}", (queue_key,))
-    if row is not None and row[0] >= bound:
+    if row is not None and row[0] >= limit:
         raise QueueFullError(
-            f"the queue of {queue_key} is full: {row[0]} commands wait (limit {bound}); try again later"
+            f"the queue of {queue_key} is full: {row[0]} commands wait (limit {limit}); try again later"
         )
 
 

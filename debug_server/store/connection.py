@@ -33,7 +33,7 @@ class Database(Protocol):
         """The location for messages, without a password."""
 
     @property
-    def reads_at_once(self) -> bool:
+    def reads_in_event_loop(self) -> bool:
         """Whether reading a row needs neither a lock nor a network."""
 
     @property
@@ -47,7 +47,7 @@ class Database(Protocol):
         """Read-only statements; each sees what is committed when it starts."""
 
     def keep_reserve(self) -> None:
-        """Reserve disk space for the time when the disk is full, if the database is on this machine's disk."""
+        """Reserve disk space for writes on a full disk, if the database is on this machine."""
 
     def close(self) -> None:
         """Close every connection."""

@@ -8,7 +8,7 @@ from typing import Any
 from debug_server.model import DebuggerState
 from debug_server.store.connection import Row
 from debug_server.store.encoding import mapping_from, mapping_text, moment, optional_mapping_text
-from debug_server.store.table import Table, found, require
+from debug_server.store.table import Table, require, require_row
 
 _COLUMNS = "id, session_id, kind, host, port, status, data, created_at, updated_at"
 _INSERT = (
@@ -40,12 +40,12 @@ class Debuggers(Table):
             require(transaction, "sessions", "session", session_id)
             now = self._now()
             row = transaction.one(_INSERT, (session_id, kind, host, port, status, text, now, now))
-        return _debugger(found(row, "session", session_id))
+        return _debugger(require_row(row, "session", session_id))
 
     def get(self, debugger_id: int) -> DebuggerState:
         """The row, or NotFoundError."""
         row = self._one(f"SELECT {_COLUMNS} FROM debuggers WHERE id = ?", (debugger_id,))
-        return _debugger(found(row, "debugger", debugger_id))
+        return _debugger(require_row(row, "debugger", debugger_id))
 
     def all(self, session_id: int) -> list[DebuggerState]:
         """A session's tunnels, oldest first."""
@@ -59,7 +59,7 @@ class Debuggers(Table):
         text = optional_mapping_text(data, what="debugger data")
         with self._database.write() as transaction:
             row = transaction.one(_UPDATE, (status, text, self._now(), debugger_id))
-        return _debugger(found(row, "debugger", debugger_id))
+        return _debugger(require_row(row, "debugger", debugger_id))
 
 
 def _debugger(row: Row) -> DebuggerState:

@@ -8,7 +8,7 @@ from typing import Any
 from debug_server.model import Event, Notice
 from debug_server.store.connection import Row, Transaction
 from debug_server.store.encoding import mapping_from, mapping_text, moment
-from debug_server.store.table import Table, filters, found
+from debug_server.store.table import Table, filters, require_row
 
 _COLUMNS = "seq, kind, session_id, command_id, subject, data, created_at"
 _INSERT = (
@@ -34,7 +34,7 @@ def append(
     """
     transaction.lock("events")
     row = transaction.one(_INSERT, (kind, session_id, command_id, subject, data, now))
-    return int(found(row, "event", kind)[0])
+    return int(require_row(row, "event", kind)[0])
 
 
 class EventLog(Table):
@@ -54,7 +54,7 @@ class EventLog(Table):
         with self._database.write() as transaction:
             if session_id is None and command_id is not None:
                 row = transaction.one("SELECT session_id FROM commands WHERE id = ?", (command_id,))
-                session_id = found(row, "command", command_id)[0]
+                session_id = require_row(row, "command", command_id)[0]
             seq = append(
                 transaction, self._now(), kind, text, session_id=session_id, command_id=command_id, subject=subject
             )
@@ -84,7 +84,7 @@ class EventLog(Table):
         return [_event(row) for row in self._all(sql, (*params, limit))]
 
     def last(self) -> int:
-        """The number of the newest event, 0 when there is none: the cursor for "from now on"."""
+        """The number of the newest event, 0 if there is none; a reader that starts there gets only new events."""
         row = self._one("SELECT COALESCE(MAX(seq), 0) FROM events", ())
         return row[0] if row else 0
 

@@ -15,7 +15,7 @@ from datetime import datetime
 
 from debug_server.store.connection import Row
 from debug_server.store.encoding import moment
-from debug_server.store.table import Table, found
+from debug_server.store.table import Table, require_row
 
 KEPT_SECONDS = 24 * 3600.0
 
@@ -50,7 +50,7 @@ class KeyedRequests(Table):
             first = row is not None
             if row is None:
                 row = transaction.one(f"SELECT {_COLUMNS} FROM keyed_requests WHERE {_OF_KEY}", (caller, key))
-        return self._request(found(row, "request with the key", key), _seal_context(caller, key), first=first)
+        return self._request(require_row(row, "request with the key", key), _seal_context(caller, key), first=first)
 
     def take_over(self, caller: str, key: str, *, owner: str, new_owner: str) -> bool:
         """Become the owner in place of a dead one; False if another process did so first."""

@@ -42,7 +42,7 @@ def utc_now() -> datetime:
 
 
 class MetadataStore:
-    """All durable facts except the bytes of logs, with one member for each noun.
+    """All durable data except the bytes of logs; one attribute for each table or group of tables.
 
     Threads may share a store, and processes may share its database.
     """
@@ -84,12 +84,12 @@ class MetadataStore:
         return self._database.address
 
     @property
-    def reads_at_once(self) -> bool:
+    def reads_in_event_loop(self) -> bool:
         """Whether a row is read in microseconds without waiting for a writer, so that a thread is not worth it."""
-        return self._database.reads_at_once
+        return self._database.reads_in_event_loop
 
     def keep_reserve(self) -> None:
-        """Reserve space on the database's disk, so that ends can be recorded when it is full; may be repeated."""
+        """Reserve disk space for the database, so that ends can be recorded on a full disk; may be repeated."""
         self._database.keep_reserve()
 
     def close(self) -> None:

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from debug_server.model import Outgoing
+from debug_server.model import OutgoingMessage
 from debug_server.store.connection import Row
 from debug_server.store.encoding import epoch, mapping_from, mapping_text, moment
 from debug_server.store.table import Table
@@ -43,7 +43,7 @@ class Outbox(Table):
                 transaction.run(_INSERT, (name, lane, mapping_text(data, what="a message"), now, now))
             transaction.run(_MOVE, (name, seq))
 
-    def heads(self, topic: str, limit: int = 1000) -> list[Outgoing]:
+    def heads(self, topic: str, limit: int = 1000) -> list[OutgoingMessage]:
         """The first message of each lane, the most urgent first."""
         return [_outgoing(row) for row in self._all(_HEADS, (topic, limit))]
 
@@ -63,8 +63,8 @@ class Outbox(Table):
             )
 
 
-def _outgoing(row: Row) -> Outgoing:
-    return Outgoing(
+def _outgoing(row: Row) -> OutgoingMessage:
+    return OutgoingMessage(
         id=row[0],
         topic=row[1],
         lane=row[2],

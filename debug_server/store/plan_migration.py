@@ -1,7 +1,7 @@
-"""Schema version 8: moves what steers the engine from ``metadata`` to separate columns, and back.
+"""Schema version 8: moves the engine's data from ``metadata`` to separate columns, and back.
 
-Version 7 kept the engine's facts among the caller's, or the caller's below the key ``caller``. This module handles both
-as plain JSON, without the current classes, which may change later.
+Version 7 kept the engine's data beside the caller's, or the caller's data under the key ``caller``. This module
+handles both as plain JSON, without the current classes, which may change later.
 """
 
 from __future__ import annotations

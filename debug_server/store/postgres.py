@@ -26,7 +26,7 @@ _FOREIGN_KEY_VIOLATION = "23503"
 _ADVICE = {
     "42501": "refuses this user: grant it the right to create and change tables",
     "53100": "cannot grow because its disk is full: free some space, then try again",
-    "55P03": "is busy with another writer for too long: try again",
+    "55P03": "was locked by another writer for too long: try again",
 }
 
 
@@ -35,7 +35,7 @@ def translated(error: BaseException, address: str) -> DebugServerError:
     if isinstance(error, psycopg.IntegrityError):
         if error.sqlstate == _FOREIGN_KEY_VIOLATION:
             return NotFoundError("the row refers to another one that does not exist")
-        return ConflictError(f"the row contradicts another one ({_first_line(error)})")
+        return ConflictError(f"the row conflicts with another one ({_first_line(error)})")
     if isinstance(error, psycopg.DataError) or not isinstance(error, psycopg.Error):
         return InvalidInputError(f"a value cannot be stored: {_first_line(error)}")
     advice = _ADVICE.get(error.sqlstate or "", "cannot be used: check that the server runs and accepts this user")
@@ -47,7 +47,7 @@ def _first_line(error: BaseException) -> str:
 
 
 @lru_cache(maxsize=512)
-def _dialect(sql: str) -> bytes:
+def _to_psycopg(sql: str) -> bytes:
     return sql.replace("?", "%s").encode()
 
 
@@ -60,7 +60,7 @@ def _lock_number(name: str) -> int:
 class PostgresDatabase:
     """One PostgreSQL database."""
 
-    reads_at_once = False
+    reads_in_event_loop = False
     types: Mapping[str, str] = {
         "id": _IDENTITY,
         "removable_id": _IDENTITY,
@@ -76,13 +76,13 @@ class PostgresDatabase:
         self._idle: list[psycopg.Connection[Row]] = []
         self.return_connection(self.borrow_connection())
 
-    def write(self) -> _Block:
+    def write(self) -> _Transaction:
         """See the port. With READ COMMITTED, a statement after a lock sees what the previous holder committed."""
-        return _Block(self, writing=True)
+        return _Transaction(self, writing=True)
 
-    def read(self) -> _Block:
+    def read(self) -> _Transaction:
         """See the port."""
-        return _Block(self, writing=False)
+        return _Transaction(self, writing=False)
 
     def keep_reserve(self) -> None:
         """Does nothing: the database is on the disk of its server."""
@@ -130,19 +130,19 @@ class _Statements:
         self._connection = connection
 
     def one(self, sql: str, params: Sequence[Any] = ()) -> Row | None:
-        return self._connection.execute(_dialect(sql), params).fetchone()
+        return self._connection.execute(_to_psycopg(sql), params).fetchone()
 
     def all(self, sql: str, params: Sequence[Any] = ()) -> list[Row]:
-        return self._connection.execute(_dialect(sql), params).fetchall()
+        return self._connection.execute(_to_psycopg(sql), params).fetchall()
 
     def run(self, sql: str, params: Sequence[Any] = ()) -> int:
-        return self._connection.execute(_dialect(sql), params).rowcount
+        return self._connection.execute(_to_psycopg(sql), params).rowcount
 
     def lock(self, name: str) -> None:
         self._connection.execute(b"SELECT pg_advisory_xact_lock(%s)", (_lock_number(name),))
 
 
-class _Block:
+class _Transaction:
     """One borrowed connection, in a transaction if writing."""
 
     __slots__ = ("_connection", "_database", "_writing")

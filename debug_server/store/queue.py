@@ -9,7 +9,7 @@ from debug_server.store.session_claims import BLOCKED
 from debug_server.store.table import Table
 
 
-def _claim(extra: str) -> str:
+def _claim_sql(extra: str) -> str:
     return f"""
 UPDATE commands SET owner = ?, attempt = attempt + 1, updated_at = ?
 WHERE {WAITING} AND id = (
@@ -29,8 +29,8 @@ WHERE {WAITING} AND id = (
 RETURNING {COLUMNS}"""
 
 
-_CLAIM = _claim("")
-_CLAIM_OF_SESSION = _claim("AND waiting.session_id = ?")
+_CLAIM = _claim_sql("")
+_CLAIM_OF_SESSION = _claim_sql("AND waiting.session_id = ?")
 _TAKE_OVER = "UPDATE commands SET owner = ?, updated_at = ? WHERE id = ? AND attempt = ? AND owner = ? AND " + ACTIVE
 _REQUEUE = (
     "UPDATE commands SET owner = NULL, updated_at = ?"

@@ -9,7 +9,7 @@ from debug_server.errors import ConflictError, InvalidInputError
 from debug_server.model import Repository, check_name
 from debug_server.store.connection import Row
 from debug_server.store.encoding import mapping_from, mapping_text, moment, optional_mapping_text
-from debug_server.store.table import ALL_ROWS, Table, found
+from debug_server.store.table import ALL_ROWS, Table, require_row
 
 _COLUMNS = "id, name, remote_url, default_branch, description, settings, created_at, updated_at"
 _INSERT = (
@@ -56,12 +56,12 @@ class Repositories(Table):
     def get(self, repository_id: int) -> Repository:
         """The row, or NotFoundError."""
         row = self._one(f"SELECT {_COLUMNS} FROM repositories WHERE id = ?", (repository_id,))
-        return _repository(found(row, "repository", repository_id))
+        return _repository(require_row(row, "repository", repository_id))
 
     def by_name(self, name: str) -> Repository:
         """The row, or NotFoundError."""
         row = self._one(f"SELECT {_COLUMNS} FROM repositories WHERE name = ?", (name,))
-        return _repository(found(row, "repository", name))
+        return _repository(require_row(row, "repository", name))
 
     def page(self, *, after: int = 0, limit: int = ALL_ROWS) -> list[Repository]:
         """Repositories with an id above ``after``, oldest first."""
@@ -86,7 +86,7 @@ class Repositories(Table):
         text = optional_mapping_text(settings, what="repository settings")
         with self._database.write() as transaction:
             row = transaction.one(_UPDATE, (remote_url, default_branch, description, text, self._now(), repository_id))
-        return _repository(found(row, "repository", repository_id))
+        return _repository(require_row(row, "repository", repository_id))
 
 
 def _repository(row: Row) -> Repository:

@@ -1,4 +1,4 @@
-"""Runs: sessions with one command each, many in one commit."""
+"""Runs: adds sessions with one command each, several in one commit."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from debug_server.store.table import Table, require
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Checked:
+class _RunDraft:
     """A run that was checked and encoded, before the transaction."""
 
     run: QueuedRun
@@ -25,15 +25,15 @@ class _Checked:
     session: SessionDraft
 
     @classmethod
-    def of(cls, run: QueuedRun, max_pending: int | None) -> _Checked:
+    def of(cls, run: QueuedRun, max_pending: int | None) -> _RunDraft:
         return cls(
             run=run,
             command=CommandDraft.of(
-                **run.spec.columns(closes_session=True, artifacts=run.artifacts),
+                **run.spec.to_columns(closes_session=True, artifacts=run.artifacts),
                 priority=run.priority,
                 queue_key=run.queue_key,
                 key_limit=run.key_limit,
-                key_bound=run.key_bound,
+                key_max_pending=run.key_max_pending,
                 order_key=run.order_key,
                 idempotency_key=run.idempotency_key,
                 subject=run.subject,
@@ -44,7 +44,7 @@ class _Checked:
                 repository_id=run.repository_id,
                 requested_by=run.requested_by,
                 owner_token_id=run.owner_token_id,
-                plan=run.place,
+                plan=run.session_plan,
                 metadata=run.session_metadata,
             ),
         )
@@ -59,11 +59,11 @@ class Runs(Table):
         """Add runs and events in one commit: all of them or none. Returns the commands and the events.
 
         A run whose queue is full, or for which ``max_pending`` commands wait already, becomes the event that its
-        ``refused`` returns. ConflictError when a claim is taken. With ``due`` the same commit marks that time as done;
-        None if another process did that first.
+        ``refused`` returns. ConflictError when a claim is taken. With ``due`` the same commit claims that time; None
+        if another process has claimed it.
         """
-        checked = [_Checked.of(step, max_pending) if isinstance(step, QueuedRun) else step for step in steps]
-        runs = [step for step in checked if isinstance(step, _Checked)]
+        checked = [_RunDraft.of(step, max_pending) if isinstance(step, QueuedRun) else step for step in steps]
+        runs = [step for step in checked if isinstance(step, _RunDraft)]
         claims = [claim for item in runs for claim in item.run.claims]
         with self._database.write() as transaction:
             if claims:
@@ -71,28 +71,28 @@ class Runs(Table):
             if any(item.command.max_pending is not None for item in runs):
                 transaction.lock("queue")
             now = self._now()
-            if due is not None and not schedules.take(transaction, now, due):
+            if due is not None and not schedules.claim(transaction, now, due):
                 return None
             added = [self._add_step(transaction, now, step) for step in checked]
         for item in added:
             self._notify(_notice(item))
         return added
 
-    def _add_step(self, transaction: Transaction, now: float, step: _Checked | NewEvent) -> Command | NewEvent:
-        if isinstance(step, _Checked):
+    def _add_step(self, transaction: Transaction, now: float, step: _RunDraft | NewEvent) -> Command | NewEvent:
+        if isinstance(step, _RunDraft):
             try:
                 check_queue_limits(transaction, step.command)
             except QueueFullError as error:
-                if step.run.refused is None:
+                if step.run.event_if_full is None:
                     raise
-                step = step.run.refused(str(error))
+                step = step.run.event_if_full(str(error))
             else:
                 return self._add_run(transaction, now, step)
         text = mapping_text(step.data, what="event data")
         event_log.append(transaction, now, step.kind, text, subject=step.subject)
         return step
 
-    def _add_run(self, transaction: Transaction, now: float, checked: _Checked) -> Command:
+    def _add_run(self, transaction: Transaction, now: float, checked: _RunDraft) -> Command:
         run = checked.run
         require(transaction, "repositories", "repository", run.repository_id)
         session = sessions.insert(transaction, now, checked.session)

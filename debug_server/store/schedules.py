@@ -12,10 +12,10 @@ from debug_server.store.table import Table
 _TAKE = "UPDATE schedules SET next_at = ?, updated_at = ? WHERE name = ? AND next_at = ?"
 
 
-def take(transaction: Transaction, now: float, due: DueTime) -> bool:
-    """Take a due time in the transaction that acts on it, and set the next one; False if another process took it.
+def claim(transaction: Transaction, now: float, due: DueTime) -> bool:
+    """Claim a due time in the transaction of its action, and set the next one; False if it is already claimed.
 
-    Other processes wait for the end of this transaction; after a rollback one of them takes the time.
+    Other processes wait for the end of this transaction; after a rollback one of them claims the time.
     """
     return transaction.run(_TAKE, (epoch(due.next_at), now, due.schedule, epoch(due.since))) == 1
 

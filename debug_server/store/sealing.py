@@ -1,4 +1,4 @@
-"""Seals child environments, so that neither a database file nor its backup shows a secret."""
+"""Encrypts secrets and environments, so that a database file or its backup does not reveal them."""
 
 from __future__ import annotations
 

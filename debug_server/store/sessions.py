@@ -30,7 +30,7 @@ from debug_server.store.encoding import (
     optional_moment,
 )
 from debug_server.store.sealing import Sealer
-from debug_server.store.table import Table, filters, found, require
+from debug_server.store.table import Table, filters, require, require_row
 
 _COLUMNS = (
     "id, repository_id, worktree_id, status, commit_sha, patch_hash, requested_by, owner_token_id, expires_at,"
@@ -48,14 +48,14 @@ _SET_LEASE = (
     " WHERE id = ? AND worktree_id IS NULL"
 )
 _OPEN = (SessionStatus.PENDING, SessionStatus.RUNNING)
-_LIVE = "status IN ('pending', 'running')"
+_IS_OPEN = "status IN ('pending', 'running')"
 # Which rows may take a status: the condition is part of the UPDATE, so it also holds with concurrent writers.
 _GUARDS = {
     SessionStatus.PENDING: "status = 'pending'",
-    SessionStatus.RUNNING: _LIVE,
-    SessionStatus.COMPLETED: _LIVE,
-    SessionStatus.FAILED: _LIVE,
-    SessionStatus.CANCELLED: _LIVE,
+    SessionStatus.RUNNING: _IS_OPEN,
+    SessionStatus.COMPLETED: _IS_OPEN,
+    SessionStatus.FAILED: _IS_OPEN,
+    SessionStatus.CANCELLED: _IS_OPEN,
 }
 
 
@@ -132,7 +132,7 @@ class Sessions(Table):
 
     def get(self, session_id: int) -> Session:
         """The row, or NotFoundError."""
-        return _session(found(self._one(_GET, (session_id,)), "session", session_id))
+        return _session(require_row(self._one(_GET, (session_id,)), "session", session_id))
 
     def page(
         self,
@@ -161,7 +161,7 @@ class Sessions(Table):
             sql = f"{_SET_STATUS} AND {_GUARDS[status]} RETURNING {_COLUMNS}"
             row = transaction.one(sql, (status.value, cleanup_text, now, session_id))
             if row is None:
-                current = _session(found(transaction.one(_GET, (session_id,)), "session", session_id))
+                current = _session(require_row(transaction.one(_GET, (session_id,)), "session", session_id))
                 raise ConflictError(f"session {session_id} is {current.status} and cannot become {status}")
             if status not in _OPEN:
                 session_claims.release(transaction, session_id)
@@ -178,10 +178,10 @@ class Sessions(Table):
         """Set the lease of an open session without a workspace; ConflictError if it has one or has ended."""
         with self._database.write() as transaction:
             require(transaction, "worktrees", "worktree", worktree_id)
-            sql = f"{_SET_LEASE} AND {_LIVE} RETURNING {_COLUMNS}"
+            sql = f"{_SET_LEASE} AND {_IS_OPEN} RETURNING {_COLUMNS}"
             row = transaction.one(sql, (worktree_id, generation, commit_sha, self._now(), session_id))
             if row is None:
-                current = _session(found(transaction.one(_GET, (session_id,)), "session", session_id))
+                current = _session(require_row(transaction.one(_GET, (session_id,)), "session", session_id))
                 raise ConflictError(
                     f"session {session_id} cannot get workspace {worktree_id}:"
                     f" it is {current.status} and has workspace {current.worktree_id}"
@@ -191,9 +191,9 @@ class Sessions(Table):
     def by_idempotency_key(
         self, idempotency_key: str, *, owner_token_id: int | None, since: datetime
     ) -> Session | None:
-        """The last session that a request of this owner with this key opened, at ``since`` or later.
+        """The newest session that a request of this owner with this key opened, at ``since`` or later.
 
-        Each attempt opens one only if the ones before it left none that can be continued.
+        A new attempt opens a session only if no earlier attempt has left one that can be continued.
         """
         terms, params = filters(
             ("idempotency_key = ?", idempotency_key),
@@ -208,33 +208,39 @@ class Sessions(Table):
         with self._database.write() as transaction:
             now = self._now()
             for session_id in session_ids:
-                transaction.run(f"UPDATE sessions SET updated_at = ? WHERE id = ? AND {_LIVE}", (now, session_id))
+                transaction.run(f"UPDATE sessions SET updated_at = ? WHERE id = ? AND {_IS_OPEN}", (now, session_id))
 
     def expired(self, now: datetime) -> list[Session]:
         """Open sessions whose ``expires_at`` has passed."""
-        sql = f"SELECT {_COLUMNS} FROM sessions WHERE {_LIVE} AND expires_at <= ? ORDER BY id"
+        sql = f"SELECT {_COLUMNS} FROM sessions WHERE {_IS_OPEN} AND expires_at <= ? ORDER BY id"
         return [_session(row) for row in self._all(sql, (epoch(now),))]
 
     def secrets(self, session_id: int) -> dict[str, str]:
-        """The sealed secrets of a session; empty when there are none (any more)."""
+        """The decrypted secrets of a session; empty if it has none or they were removed."""
         row = self._one("SELECT sealed_secrets FROM sessions WHERE id = ?", (session_id,))
-        (sealed,) = found(row, "session", session_id)
+        (sealed,) = require_row(row, "session", session_id)
         return {} if sealed is None else self._sealer.unseal(bytes(sealed), _seal_context(session_id))
 
     def drop_secrets(self, session_id: int) -> None:
-        """Forget what the session keeps sealed."""
+        """Delete the session's secrets."""
         with self._database.write() as transaction:
             transaction.run("UPDATE sessions SET sealed_secrets = NULL WHERE id = ?", (session_id,))
 
     def count_open(self, token_id: int) -> int:
         """How many sessions of a token have not ended."""
-        row = self._one(f"SELECT COUNT(*) FROM sessions WHERE owner_token_id = ? AND {_LIVE}", (token_id,))
+        row = self._one(f"SELECT COUNT(*) FROM sessions WHERE owner_token_id = ? AND {_IS_OPEN}", (token_id,))
+        return row[0] if row else 0
+
+    def count_with_workspace(self, token_id: int) -> int:
+        """How many of those have a workspace of a repository."""
+        sql = f"SELECT COUNT(*) FROM sessions WHERE owner_token_id = ? AND worktree_id IS NOT NULL AND {_IS_OPEN}"
+        row = self._one(sql, (token_id,))
         return row[0] if row else 0
 
 
 def insert(transaction: Transaction, now: float, draft: SessionDraft) -> Session:
     """Insert a session and its event ``session.created``."""
-    session = _session(found(transaction.one(_INSERT, (*draft.columns, now, now)), "session", "new"))
+    session = _session(require_row(transaction.one(_INSERT, (*draft.columns, now, now)), "session", "new"))
     event_log.append(transaction, now, "session.created", "{}", session_id=session.id)
     return session
 

@@ -19,7 +19,7 @@ from debug_server.store.disk_reserve import Reserve
 
 BUSY_SECONDS = 10.0
 MAX_IDLE_READERS = 8
-_NO_SPACE = 64 << 10  # bytes: a commit may need more
+_FULL_DISK_BYTES = 64 << 10  # bytes: a commit may need more
 
 _DRIVER_ERRORS = (sqlite3.Error, OverflowError, UnicodeEncodeError)
 _ADVICE = {
@@ -43,7 +43,7 @@ def translated(error: BaseException, path: str) -> DebugServerError:
     if code == sqlite3.SQLITE_CONSTRAINT_FOREIGNKEY:
         return NotFoundError("the row refers to another one that does not exist")
     if isinstance(error, sqlite3.IntegrityError):
-        return ConflictError(f"the row contradicts another one ({error})")
+        return ConflictError(f"the row conflicts with another one ({error})")
     if isinstance(error, sqlite3.InterfaceError | sqlite3.DataError):
         return InvalidInputError(f"a value cannot be stored: {error}")
     advice = _ADVICE.get(code & 0xFF, "cannot be used: check that it is this program's database and is still open")
@@ -53,7 +53,7 @@ def translated(error: BaseException, path: str) -> DebugServerError:
 class SqliteDatabase:
     """One SQLite file."""
 
-    reads_at_once = True  # readers of a WAL never wait for its writer
+    reads_in_event_loop = True  # readers of a WAL never wait for its writer
     types: Mapping[str, str] = {
         "id": "INTEGER PRIMARY KEY",
         "removable_id": "INTEGER PRIMARY KEY AUTOINCREMENT",
@@ -240,7 +240,7 @@ class _Reader:
 
 def _is_full(path: str) -> bool:
     disk = os.statvfs(Path(path).parent)
-    return disk.f_bavail * disk.f_frsize < _NO_SPACE
+    return disk.f_bavail * disk.f_frsize < _FULL_DISK_BYTES
 
 
 def _create_file(path: Path) -> None:

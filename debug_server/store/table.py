@@ -76,7 +76,7 @@ class Table:
 ALL_ROWS = 2**62  # as the limit of a list: all rows
 
 
-def found(row: Row | None, what: str, key: object) -> Row:
+def require_row(row: Row | None, what: str, key: object) -> Row:
     """The row, or NotFoundError that names it."""
     if row is None:
         raise NotFoundError(f"there is no {what} {key!r}")
@@ -86,7 +86,7 @@ def found(row: Row | None, what: str, key: object) -> Row:
 def require(transaction: Transaction, table: str, what: str, key: int | None) -> None:
     """NotFoundError unless ``key`` is None or names a row of ``table``."""
     if key is not None:
-        found(transaction.one(f"SELECT 1 FROM {table} WHERE id = ?", (key,)), what, key)
+        require_row(transaction.one(f"SELECT 1 FROM {table} WHERE id = ?", (key,)), what, key)
 
 
 def filters(*terms: tuple[object, ...]) -> tuple[str, tuple[object, ...]]:

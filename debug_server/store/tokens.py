@@ -22,11 +22,11 @@ from debug_server.store.encoding import (
     optional_epoch,
     optional_moment,
 )
-from debug_server.store.table import ALL_ROWS, Table, found
+from debug_server.store.table import ALL_ROWS, Table, require_row
 
 SECRET_BYTES = 32
-# ``last_used_at`` is for people; a write for every request would cost more than the request.
-USE_RECORDED_EVERY = 60.0
+# ``last_used_at`` is only informative; writing it for every request would cost more than the request.
+USE_RECORD_INTERVAL = 60.0
 
 _COLUMNS = "id, name, scopes, expires_at, revoked_at, last_used_at, quotas, created_at"
 _INSERT = (
@@ -53,12 +53,12 @@ class Tokens(Table):
         values = (name, _digest(secret), encode(list(scopes)), optional_epoch(expires_at), quota_text)
         with self._database.write() as transaction:
             row = transaction.one(_INSERT, (*values, self._now()))
-        return _token(found(row, "token", name)), secret
+        return _token(require_row(row, "token", name)), secret
 
     def authenticate(self, secret: str) -> Token | None:
         """The token of a secret, unless it has expired or was revoked; records its use if the store can be written."""
         token = self.find(secret)
-        if token is not None and self.use_is_outdated(token):
+        if token is not None and self.should_record_use(token):
             with contextlib.suppress(StoreUnavailableError):
                 self.record_uses([token.id])
         return token
@@ -74,9 +74,9 @@ class Tokens(Table):
             return None
         return _token(row)
 
-    def use_is_outdated(self, token: Token) -> bool:
+    def should_record_use(self, token: Token) -> bool:
         """Whether ``last_used_at`` should be updated."""
-        return token.last_used_at is None or self._now() - token.last_used_at.timestamp() >= USE_RECORDED_EVERY
+        return token.last_used_at is None or self._now() - token.last_used_at.timestamp() >= USE_RECORD_INTERVAL
 
     def record_uses(self, token_ids: Iterable[int]) -> None:
         """Set ``last_used_at`` of the tokens to now."""
@@ -88,7 +88,7 @@ class Tokens(Table):
     def get(self, token_id: int) -> Token:
         """The row, or NotFoundError."""
         row = self._one(f"SELECT {_COLUMNS} FROM tokens WHERE id = ?", (token_id,))
-        return _token(found(row, "token", token_id))
+        return _token(require_row(row, "token", token_id))
 
     def page(self, *, after: int = 0, limit: int = ALL_ROWS) -> list[Token]:
         """Tokens with an id above ``after``, also revoked ones, oldest first."""
@@ -100,7 +100,7 @@ class Tokens(Table):
         sql = f"UPDATE tokens SET revoked_at = COALESCE(revoked_at, ?) WHERE id = ? RETURNING {_COLUMNS}"
         with self._database.write() as transaction:
             row = transaction.one(sql, (self._now(), token_id))
-        return _token(found(row, "token", token_id))
+        return _token(require_row(row, "token", token_id))
 
 
 def _digest(secret: str) -> str:

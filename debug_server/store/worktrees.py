@@ -16,7 +16,7 @@ from debug_server.errors import ConflictError
 from debug_server.model import Worktree, WorktreeStatus
 from debug_server.store.connection import Row
 from debug_server.store.encoding import epoch, mapping_from, moment, optional_moment
-from debug_server.store.table import ALL_ROWS, Table, filters, found, require
+from debug_server.store.table import ALL_ROWS, Table, filters, require, require_row
 
 _COLUMNS = (
     "id, repository_id, path, status, commit_sha, environment_hash, owner, lease_token, generation, lease_expires_at,"
@@ -55,7 +55,7 @@ class Worktrees(Table):
 
     def get(self, worktree_id: int) -> Worktree:
         """The row, or NotFoundError."""
-        return _worktree(found(self._one(_GET, (worktree_id,)), "worktree", worktree_id))
+        return _worktree(require_row(self._one(_GET, (worktree_id,)), "worktree", worktree_id))
 
     def page(self, repository_id: int | None = None, *, after: int = 0, limit: int = ALL_ROWS) -> list[Worktree]:
         """Workspaces (of a repository) with an id above ``after``, oldest first."""
@@ -76,8 +76,8 @@ class Worktrees(Table):
     ) -> Worktree | None:
         """Lease an idle workspace, or one whose lease has expired; None if another holder has it.
 
-        A caller that read the row before can compare ``generation``: the result's is exactly one more if the row did
-        not change in between. With an ``environment_hash`` of None the row's stays.
+        If the row did not change since the caller read it, the new ``generation`` is exactly one more. An
+        ``environment_hash`` of None keeps the row's value.
         """
         with self._database.write() as transaction:
             now = self._now()
@@ -116,7 +116,7 @@ class Worktrees(Table):
             values = (commit_sha, environment_hash, self._now(), worktree_id, lease_token, generation)
             if transaction.run(_RELEASE, values) == 1:
                 return True
-            current = _worktree(found(transaction.one(_GET, (worktree_id,)), "worktree", worktree_id))
+            current = _worktree(require_row(transaction.one(_GET, (worktree_id,)), "worktree", worktree_id))
         if current.status is WorktreeStatus.IDLE and current.generation == generation:
             return False
         raise ConflictError(
@@ -143,13 +143,13 @@ class Worktrees(Table):
         """Remove the row; its sessions stay."""
         with self._database.write() as transaction:
             if not transaction.run("DELETE FROM worktrees WHERE id = ?", (worktree_id,)):
-                found(None, "worktree", worktree_id)
+                require_row(None, "worktree", worktree_id)
 
     def _set(self, worktree_id: int, change: str, values: tuple[object, ...]) -> Worktree:
         sql = f"UPDATE worktrees SET {change}, updated_at = ? WHERE id = ? RETURNING {_COLUMNS}"
         with self._database.write() as transaction:
             row = transaction.one(sql, (*values, self._now(), worktree_id))
-        return _worktree(found(row, "worktree", worktree_id))
+        return _worktree(require_row(row, "worktree", worktree_id))
 
 
 def _worktree(row: Row) -> Worktree:

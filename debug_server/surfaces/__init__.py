@@ -1,1 +1,1 @@
-"""The ways in: each decodes, calls and encodes. Surfaces know nothing of each other; ``app`` wires them."""
+"""The interfaces for callers: each decodes, calls the service and encodes. Surfaces do not import each other."""

@@ -21,9 +21,10 @@ from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from debug_server.errors import DebugServerError, InvalidInputError, NotFoundError
-from debug_server.model import Event, Outgoing
+from debug_server.errors import AccessError, DebugServerError, InvalidInputError, NotFoundError
+from debug_server.model import Event, OutgoingMessage
 from debug_server.service import Service
+from debug_server.sockets.trust import HttpTrust, TrustedServerUser
 from debug_server.tasks.models import RunnerTask, TaskStatus
 from debug_server.tasks.targets import Target
 from debug_server.tasks.tasks import CALLBACK, CALLBACK_TOKEN, Tasks
@@ -41,7 +42,7 @@ _TIMEOUT = 5.0
 _FIRST_RETRY, _LAST_RETRY = 0.5, 60.0
 _MAX_SENDING = 16
 _GIVE_UP = timedelta(hours=24)
-_REFUSED_ATTEMPTS = 3  # by a receiver that answers 4xx
+_REFUSED_ATTEMPTS = 3  # attempts, if the receiver answers 4xx
 _RETRYABLE = (408, 425, 429)
 _LOOK_AGAIN = 5.0
 _BODY = (
@@ -103,7 +104,7 @@ class Callbacks:
         while True:
             self._changed.clear()
             pause = _LOOK_AGAIN
-            busy = set(self._sending)  # before the read, which may still see a message that is delivered meanwhile
+            busy = set(self._sending)  # first: the read may return a message that is delivered meanwhile
             try:
                 heads = await self._service.outbox.heads(TOPIC)
             except DebugServerError as error:  # the store is unavailable
@@ -132,15 +133,18 @@ class Callbacks:
 
         return forget
 
-    async def _deliver(self, message: Outgoing) -> None:
+    async def _deliver(self, message: OutgoingMessage) -> None:
         """Try once to deliver a message."""
         fields: dict[str, Any] = {"session_id": message.lane, "attempt": message.attempts + 1}
+        level = logging.INFO
         try:
             status = await self._post(message)
         except InvalidInputError as error:  # the target is not allowed
             _LOG.warning("callback_refused", extra={**fields, "error": str(error)})
             await self._service.outbox.done(message)
             return
+        except AccessError as error:  # another user has the receiver's port: perhaps not for long
+            reason, permanent, level = str(error), False, logging.WARNING
         except Exception as error:  # noqa: BLE001 - whatever fails, the message is tried again
             reason, permanent = str(error) or type(error).__name__, False
         else:
@@ -153,11 +157,11 @@ class Callbacks:
             _LOG.warning("callback_given_up", extra={**fields, "error": reason})
             await self._service.outbox.done(message)
             return
-        _LOG.info("callback_postponed", extra={**fields, "error": reason})
+        _LOG.log(level, "callback_postponed", extra={**fields, "error": reason})
         pause = min(_FIRST_RETRY * 2.0 ** min(message.attempts, 30), _LAST_RETRY) * random.uniform(0.75, 1.25)
         await self._service.outbox.postpone(message, datetime.now(UTC) + timedelta(seconds=pause))
 
-    async def _post(self, message: Outgoing) -> int:
+    async def _post(self, message: OutgoingMessage) -> int:
         session_id = message.lane
         asked = (await self._service.sessions.metadata_of(session_id))[TASK]
         task = await self._tasks.view_of(session_id)
@@ -169,7 +173,8 @@ class Callbacks:
         if token is not None:
             headers |= signed(token, body)
         async with asyncio.timeout(_TIMEOUT):
-            return await _send_to(self._http(), await self._tasks.targets.resolve(asked[CALLBACK]), body, headers)
+            target = await self._tasks.targets.resolve(asked[CALLBACK])
+            return await _send_to(self._http(), target, self._tasks.receivers, body, headers)
 
     def _http(self) -> httpx.AsyncClient:
         """The HTTP client, made for the first message: importing httpx takes a tenth of a second."""
@@ -198,8 +203,15 @@ def _body(task: RunnerTask, *, running: bool) -> dict[str, Any]:
     return {"task_id": task.task_id, "run_id": task.run_id, **found}
 
 
-async def _send_to(client: httpx.AsyncClient, target: Target, body: bytes, headers: dict[str, str]) -> int:
-    """Send to the checked address: a second look-up of the name could give another one."""
+async def _send_to(
+    client: httpx.AsyncClient, target: Target, receivers: TrustedServerUser, body: bytes, headers: dict[str, str]
+) -> int:
+    """Send to the checked address: a second look-up of the name could give another one.
+
+    AccessError when another user of this machine has the port; over HTTPS the certificate proves who is there.
+    """
+    import httpx
+
     default = {"http": 80, "https": 443}[target.scheme]
     name = f"[{target.host}]" if ":" in target.host else target.host
     address = f"[{target.address}]" if target.address.version == 6 else str(target.address)
@@ -207,6 +219,8 @@ async def _send_to(client: httpx.AsyncClient, target: Target, body: bytes, heade
     url = f"{target.scheme}://{address}:{target.port}{target.path}"
     request = client.build_request("POST", url, content=body, headers={**headers, "Host": host})
     request.extensions["sni_hostname"] = target.host
+    if target.scheme == "http":
+        await HttpTrust(receivers, connection_error=httpx.ConnectError).async_hook(request)
     response = await client.send(request, stream=True)  # only the status matters
     await response.aclose()
     return response.status_code

@@ -93,5 +93,6 @@ def _configured(config: TasksConfig) -> Executor:
         case "codex":
             return CodexExecutor(config.codex_bin, config.codex_args)
     raise ConfigurationError(
-        f"HOST_RUNNER_EXECUTOR {config.executor!r} is unknown: use mock, shell or codex; a task chooses docker"
+        f"HOST_RUNNER_EXECUTOR {config.executor!r} is unknown: use mock, shell or codex "
+        "(a task with execution_mode docker-sandbox uses docker)"
     )

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from debug_server.errors import InvalidInputError
 from debug_server.model import Claim, SessionPlan
-from debug_server.service.branch_trees import BranchTreeVerbs, ClaimedBranchTree
+from debug_server.service.branch_trees import BranchTreeVerbs, ClaimedBranchWorktree
 from debug_server.tasks.models import ExecutionMode, RunnerSubmit, RunnerWorkspace
 
 _FIELDS = {
@@ -64,7 +64,7 @@ async def find_place(submit: RunnerSubmit, branch_trees: BranchTreeVerbs, *, cle
 
 async def _branch_tree(
     workspace: RunnerWorkspace, branch_trees: BranchTreeVerbs, *, cleanup: bool
-) -> ClaimedBranchTree:
+) -> ClaimedBranchWorktree:
     root = await asyncio.to_thread(_project_root, workspace)
     path = await asyncio.to_thread(os.path.realpath, workspace.worktree_path or "")
     try:

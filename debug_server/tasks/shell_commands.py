@@ -46,8 +46,8 @@ class Script:
         self.comments: list[tuple[int, int]] = []
         self.assigned: set[str] = set()  # variables that are assigned a value
         self.value_functions: set[str] = set()  # functions that contain a value
-        self.defined: set[str] = set()  # functions and aliases
-        self.trusted: set[str] = set()  # commands that get a value
+        self.defined: set[str] = set()  # functions
+        self.receivers: set[str] = set()  # commands that get a value
         self._variables = variables
         self._functions = functions
         self._last = ""
@@ -64,7 +64,7 @@ class Script:
 
     def _list(self, until: Collection[str]) -> bool:
         """Read commands up to one of the tokens, which becomes ``_last``; returns whether they contain a value."""
-        holds = False
+        has_value = False
         while True:
             self._separators()
             token = self._token()
@@ -73,10 +73,10 @@ class Script:
                 self.reader.at += len(token)
                 if self.reader.heredocs and token == ")":
                     raise NotUnderstood("a here-document that begins after the closing parenthesis")
-                return holds
+                return has_value
             if not token and not self.reader.char():
                 raise NotUnderstood(f"{' or '.join(sorted(until))} is missing")
-            holds |= self._pipeline()
+            has_value |= self._pipeline()
 
     def _token(self) -> str:
         found = _TOKEN.match(self.reader.script, self.reader.at)
@@ -101,7 +101,7 @@ class Script:
                 return
 
     def _pipeline(self) -> bool:
-        holds = fed = False
+        has_value = fed = False
         while True:
             self.reader.blanks()
             if self._token() in ("!", "time"):
@@ -109,16 +109,16 @@ class Script:
                 self.reader.blanks()
                 self._keyword("-p")
                 continue
-            held, passes_on = self._command()
+            command_has_value, passes_on = self._command()
             if fed and not passes_on:
                 raise Evaluated("a pipe passes the value to shell commands: only programs may read it")
             if fed:
-                self.trusted.add(self._name)
-            holds |= held
+                self.receivers.add(self._name)
+            has_value |= command_has_value
             self.reader.blanks()
             if not self.reader.sees("|") or self.reader.sees("||"):
-                return holds
-            fed = holds
+                return has_value
+            fed = has_value
             self.reader.at += 2 if self.reader.sees("|&") else 1
             self.reader.blanks()
             while self.reader.sees("\n", "#"):
@@ -127,7 +127,7 @@ class Script:
     # Compound commands
 
     def _command(self) -> tuple[bool, bool]:
-        """Read a command: whether it contains a value, and whether it only passes on its arguments."""
+        """Read a command; returns (contains a value, only passes its arguments on: a program, not shell commands)."""
         reader, token = self.reader, self._token()
         if found := _FUNCTION.match(reader.script, reader.at):
             reader.at = found.end()
@@ -135,56 +135,59 @@ class Script:
         match token:
             case "(" if reader.sees("(("):
                 self._arithmetic()
-                holds = False
+                has_value = False
             case "(":
                 reader.at += 1
-                holds = self._list({")"})
+                has_value = self._list({")"})
             case "{":
                 reader.at += 1
-                holds = self._list({"}"})
+                has_value = self._list({"}"})
             case "if":
                 reader.at += 2
-                holds = self._if()
+                has_value = self._if()
             case "while" | "until":
                 reader.at += 5
-                holds = self._list({"do"}) | self._list({"done"})
+                has_value = self._list({"do"}) | self._list({"done"})
             case "for":
                 reader.at += 3
-                holds = self._for()
+                has_value = self._for()
             case "case":
                 reader.at += 4
-                holds = self._case()
+                has_value = self._case()
             case "[[":
                 self._condition()
-                holds = False
+                has_value = False
             case "function":
                 reader.at += 8
                 reader.blanks()
                 return self._function(self._function_name()), False
             case _ if token in KEYWORDS:
-                raise NotUnderstood(f"{token} is not understood beside a placeholder")
+                raise NotUnderstood(f"{token} is not supported in a template with a placeholder")
             case _:
                 return self._simple()
-        return self._redirections() or holds, False
+        return self._redirections() or has_value, False
 
     def _redirections(self) -> bool:
-        """The redirections of a compound command, which may run its input as code."""
-        holds = False
+        """Read the redirections of a compound command; returns whether they contain a value.
+
+        The command may run its input as code.
+        """
+        has_value = False
         self.reader.blanks()
         while (found := self._redirection()) is not None:
             for item in found:
                 self._files([item], _OUTPUT)
-                holds |= item.target.holds
+                has_value |= item.target.has_value
             self.reader.blanks()
-        return holds
+        return has_value
 
     def _function(self, name: str) -> bool:
         self._separators()
         self.defined.add(name)
-        holds, _ = self._command()
-        if holds:
+        has_value, _ = self._command()
+        if has_value:
             self.value_functions.add(name)
-        return False
+        return False  # a definition passes on nothing; calls of the function are found by its name
 
     def _function_name(self) -> str:
         name = self._token()
@@ -196,12 +199,12 @@ class Script:
         return name
 
     def _if(self) -> bool:
-        holds = self._list({"then"}) | self._list({"elif", "else", "fi"})
+        has_value = self._list({"then"}) | self._list({"elif", "else", "fi"})
         while self._last != "fi":
             if self._last == "elif":
-                holds |= self._list({"then"})
-            holds |= self._list({"elif", "else", "fi"})
-        return holds
+                has_value |= self._list({"then"})
+            has_value |= self._list({"elif", "else", "fi"})
+        return has_value
 
     def _for(self) -> bool:
         self.reader.blanks()
@@ -214,7 +217,7 @@ class Script:
             words = []
             if self._keyword("in"):
                 words = self._words()
-                if any(word.holds for word in words):
+                if any(word.has_value for word in words):
                     raise Evaluated("a loop over the value: it is one word, so use it without a loop")
                 self._approve(words)
             self.evaluation.loop(variable, words)
@@ -230,17 +233,17 @@ class Script:
         self._approve([subject])
         self._separators()
         self._expect("in")
-        holds = subject.holds
+        has_value = subject.has_value
         while True:
             self._separators()
             if self._keyword("esac"):
-                return holds
+                return has_value
             self._keyword("(")
             with self.reader.refusing("the patterns of `case` are constant"):
                 self._patterns()
-            holds |= self._list(_CASE_ENDS)
+            has_value |= self._list(_CASE_ENDS)
             if self._last == "esac":
-                return holds
+                return has_value
 
     def _patterns(self) -> None:
         while True:
@@ -276,7 +279,7 @@ class Script:
         why, words = "bash evaluates what is inside [[ … ]]: use [ … ]", list[Word]()
         with self.reader.refusing(why):
             while (word := self.reader.word()).raw != "]]":
-                if word.holds:
+                if word.has_value:
                     raise Evaluated(why)
                 words.append(word)
                 if self.reader.sees("\n"):
@@ -324,7 +327,7 @@ class Script:
         reader.at += 1
         while reader.heredocs:
             delimiter, literal, stripped = reader.heredocs.pop(0)
-            with reader.refusing("a here-document would make the value part of a text: use <<< or a pipe"):
+            with reader.refusing("inside a here-document the value would become part of other text: use <<< or a pipe"):
                 while (line := self._line()) != delimiter and not (stripped and line.lstrip("\t") == delimiter):
                     if not literal and _HEREDOC_EXPANSION.search(line):
                         raise NotUnderstood("an expansion in a here-document: quote its delimiter, or use a variable")
@@ -342,8 +345,8 @@ class Script:
 
     def _files(self, redirections: list[Redirection], operators: Collection[str]) -> None:
         for item in redirections:
-            if item.target.holds and item.operator not in operators:
-                raise Evaluated(f"{item.operator} with a value is not understood here")
+            if item.target.has_value and item.operator not in operators:
+                raise Evaluated(f"{item.operator} with a value is not supported here")
         self._approve([item.target for item in redirections])
 
     # Simple commands
@@ -370,23 +373,28 @@ class Script:
         if self.reader.at == start:
             raise NotUnderstood(f"a command is missing before {self._token() or self.reader.char() or 'the end'!r}")
         targets = [item.target for item in redirections]
-        holds = any(word.holds for word in [*assignments, *words, *targets])
+        has_value = any(word.has_value for word in [*assignments, *words, *targets])
         if not words:
             self._assign(assignments)
             self._files(redirections, _OUTPUT)
-            return holds, False
-        return self._simple_command(assignments, words, redirections, holds=holds)
+            return has_value, False
+        return self._simple_command(assignments, words, redirections, has_value=has_value)
 
     def _simple_command(
-        self, assignments: list[Word], words: list[Word], redirections: list[Redirection], *, holds: bool
+        self, assignments: list[Word], words: list[Word], redirections: list[Redirection], *, has_value: bool
     ) -> tuple[bool, bool]:
         rest = _without_prefixes(words)
         name = rest[0].constant if rest else None
-        why = _objection(rest) if rest else None if words[0].constant == "exec" else "it has no command"
+        if rest:
+            why = _objection(rest)
+        elif words[0].constant == "exec":  # alone it only redirects
+            why = None
+        else:
+            why = "it has no command"
         program = why is None and rest != [] and name not in BUILTINS
-        if why is None and any(word.holds for word in assignments):
-            why = None if program else "a variable for a builtin"
-        if why is not None and holds:
+        if why is None and any(word.has_value for word in assignments):
+            why = None if program else "a variable assigned in front of a builtin contains the value"
+        if why is not None and has_value:
             raise Evaluated(why)
         self.evaluation.assign(assignments)
         if rest:
@@ -396,32 +404,32 @@ class Script:
         if name == "export":
             self._assign(rest[1:])
         self._name = name or ""
-        if holds:
-            self.trusted.add(self._name)
+        if has_value:
+            self.receivers.add(self._name)
         self._check_variables(assignments)
         self._files(redirections, _TARGETS if rest else _OUTPUT)
         self._approve([*assignments, *words])
-        return holds or name in self._functions, bool(rest)
+        return has_value or name in self._functions, bool(rest)
 
     def _check(self, words: list[Word]) -> None:
         """Evaluated if the command evaluates something that is not constant."""
         name, *arguments = words
         if name.constant is None and (why := _objection(words)) is not None:
             raise Evaluated(why)
-        if name.constant in BUILTINS and not _harmless(name.constant, arguments):
+        if name.constant in BUILTINS and not _is_safe_builtin(name.constant, arguments):
             self.evaluation.builtin(name.constant, arguments)
         if name.constant in DECLARING:
             self.evaluation.assign(arguments)
 
     def _check_variables(self, assignments: list[Word]) -> None:
         for word in assignments:
-            if word.holds:
+            if word.has_value:
                 self._variable(word)
 
     def _assign(self, assignments: list[Word]) -> None:
         """Assignments to shell variables: references to them are values as well."""
         for word in assignments:
-            if word.holds:
+            if word.has_value:
                 self.assigned.add(self._variable(word))
         self.evaluation.assign(assignments)
         self._approve(assignments)
@@ -452,7 +460,7 @@ def _without_prefixes(words: list[Word]) -> list[Word]:
 def _objection(words: list[Word]) -> str | None:
     """Why this command must not have a value in its arguments; None if it may."""
     name, arguments = words[0], words[1:]
-    if name.holds:
+    if name.has_value:
         return "the value would be a command name"
     if name.constant is None:
         path = "/" in name.tail and not name.several
@@ -461,46 +469,46 @@ def _objection(words: list[Word]) -> str | None:
         return f"the option {name.constant} is not understood here"
     if name.constant not in BUILTINS | KEYWORDS:
         return None
-    if name.constant not in DECLARING - {"export"} and _harmless(name.constant, arguments):
+    if name.constant not in DECLARING - {"export"} and _is_safe_builtin(name.constant, arguments):
         return None
     return f"{name.constant} is a bash builtin that may evaluate the value as code or as a variable name"
 
 
-def _harmless(builtin: str, arguments: list[Word]) -> bool:
+def _is_safe_builtin(builtin: str, arguments: list[Word]) -> bool:
     """Whether a builtin evaluates none of these arguments; unknown builtins are not harmless."""
     match builtin:
         case ":" | "true" | "false" | "echo" | "cd":
             return True
         case "printf":
-            return _formats(arguments)
+            return _printf_is_safe(arguments)
         case "[" | "test":
-            return _compares(arguments)
+            return _test_is_safe(arguments)
         case _ if builtin in DECLARING:
-            return all(_assigns(word) for word in arguments)
+            return all(_is_assignment(word) for word in arguments)
     return False
 
 
-def _formats(words: list[Word]) -> bool:
+def _printf_is_safe(words: list[Word]) -> bool:
     """Whether printf's format is constant or the only value, and not an option: -v evaluates the next word."""
     ended = bool(words) and words[0].constant == "--"
     rest = words[1:] if ended else words
     if not rest or rest[0].several or rest[0].loose or (not ended and rest[0].lead[:1] in ("", "-")):
         return False
     if rest[0].constant is None:
-        return (rest[0].holds or len(rest) == 1) and not any(word.holds for word in rest[1:])
+        return (rest[0].has_value or len(rest) == 1) and not any(word.has_value for word in rest[1:])
     return _COUNTS.search(rest[0].constant) is None
 
 
-def _compares(words: list[Word]) -> bool:
+def _test_is_safe(words: list[Word]) -> bool:
     """Whether only one word contains a value and none can be -v or -R, which evaluate the next word."""
-    holding = [word for word in words if word.holds]
-    others = [word.constant for word in words if not word.holds]
-    if len(holding) > 1 or any(word.loose or word.several for word in holding):
+    with_value = [word for word in words if word.has_value]
+    others = [word.constant for word in words if not word.has_value]
+    if len(with_value) > 1 or any(word.loose or word.several for word in with_value):
         return False
     return all(text is not None and text not in ("-v", "-R") for text in others)
 
 
-def _assigns(word: Word) -> bool:
+def _is_assignment(word: Word) -> bool:
     if word.several or word.loose or word.array:
         return False
     if word.constant is not None and re.fullmatch(NAME, word.constant):

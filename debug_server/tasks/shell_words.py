@@ -47,7 +47,7 @@ class Quoting(Enum):
 
 @dataclass(slots=True, kw_only=True)
 class Word:
-    """One word; ``holds`` is true if it contains a task's value."""
+    """One word; ``has_value`` is true if it contains a task's value."""
 
     start: int
     end: int = 0
@@ -55,7 +55,7 @@ class Word:
     constant: str | None = ""  # its text without quotes; None if it has expansions
     lead: str = ""  # its constant beginning
     tail: str = ""  # its constant text after the last expansion
-    holds: bool = False
+    has_value: bool = False
     loose: bool = False  # the value is outside quotes: bash may split it
     several: bool = False  # an expansion outside quotes may make it several words, or none
     array: bool = False  # NAME=( … )
@@ -150,7 +150,7 @@ class Reader:
                 self._array(word)
             case "<" | ">":
                 word.add_expansion(several=False)
-                word.holds |= self._substitution(2)
+                word.has_value |= self._substitution(2)
             case "\\":
                 self._escaped(word)
             case "'":
@@ -181,7 +181,7 @@ class Reader:
         self.found[self.at] = quoting
         word.text.append((self.at, end))
         word.add_expansion(several=False)
-        word.holds = True
+        word.has_value = True
         self.at = end
         return True
 
@@ -260,7 +260,7 @@ class Reader:
         elif self.sees("$("):
             word.add_expansion(several=not quoted)
             if self._substitution(2):
-                word.holds = True
+                word.has_value = True
                 word.loose |= not quoted
         elif found := _VARIABLE.match(self.script, self.at):
             self._variable(word, found[1] or found[2], found.end(), quoted=quoted)
@@ -277,7 +277,7 @@ class Reader:
         word.text.append((self.at, end))
         self.at = end
         if name in self._values:
-            word.holds = True
+            word.has_value = True
             word.loose |= not quoted
 
     def _substitution(self, opener: int) -> bool:
@@ -358,5 +358,5 @@ class Reader:
                 elif self.sees("[") and not re.compile(r"\[\d+\]\+?=").match(self.script, self.at):
                     raise Evaluated("bash evaluates the subscripts of an array: use numbers")
                 else:
-                    word.holds |= self.word().holds
+                    word.has_value |= self.word().has_value
         self.at += 1

@@ -61,15 +61,15 @@ class Targets:
         try:
             address = ip_address(host)
         except ValueError:
-            known = host.lower().rstrip(".") != _LOCALHOST or self._allows(host, ip_address("127.0.0.1"))
-            if not known:
+            allowed = host.lower().rstrip(".") != _LOCALHOST or self._allows(host, ip_address("127.0.0.1"))
+            if not allowed:
                 raise self._refused(host, None) from None
         else:
             if not self._allows(host, address):
                 raise self._refused(host, address)
 
     async def resolve(self, url: str) -> Target:
-        """The address to connect to. The name is looked up once: the checked address is the one that is used."""
+        """The target with a checked address; the name is looked up once, so that address is the one that is used."""
         parts = urlsplit(url)
         host, port = parts.hostname or "", parts.port or (443 if parts.scheme == "https" else 80)
         loop = asyncio.get_running_loop()

@@ -14,9 +14,10 @@ from debug_server.errors import ConflictError, NotFoundError
 from debug_server.messages import ARTIFACTS_READ, COMMANDS_WRITE, SESSIONS_READ, SESSIONS_WRITE, Operation
 from debug_server.model import UNCOMMITTED_PATCH, Claim, CommandSpec, Limits, QueuedRun
 from debug_server.service import LOCAL, Caller, Service
-from debug_server.service.logs import StreamEnds
+from debug_server.service.logs import StreamTails
 from debug_server.service.subject_runs import RunRows
 from debug_server.service.views import log_bytes, one_page
+from debug_server.sockets.trust import TrustedServerUser
 from debug_server.tasks import views
 from debug_server.tasks.executors import Executors
 from debug_server.tasks.models import (
@@ -32,7 +33,8 @@ from debug_server.tasks.targets import Targets
 from debug_server.tasks.task_command import TaskCommand
 
 CALLBACK, CALLBACK_TOKEN = "callback", "callback_token"  # keys in the session's task and in its secrets
-_NO_OUTPUT = StreamEnds()
+_NO_OUTPUT = StreamTails()
+_NAME_RECEIVER = "set HOST_RUNNER_CALLBACK_UID={uid} in debug-server's environment; the callback is retried"
 
 SUBMIT = Operation(
     name="submit_task",
@@ -40,7 +42,7 @@ SUBMIT = Operation(
     reply=RunnerTask,
     scopes=(COMMANDS_WRITE, SESSIONS_WRITE),
     idempotent=False,
-    sentence="Queue a task.",
+    summary="Queue a task.",
 )
 CANCEL = Operation(
     name="cancel_task",
@@ -48,7 +50,7 @@ CANCEL = Operation(
     reply=RunnerTask,
     scopes=(COMMANDS_WRITE,),
     idempotent=True,
-    sentence="End a task.",
+    summary="End a task.",
 )
 
 
@@ -61,6 +63,7 @@ class Tasks:
         self._config = config
         self._executors = Executors(config, containers_dir)
         self.targets = Targets(config.callback_allow)
+        self.receivers = TrustedServerUser(uid=config.callback_uid, advice=_NAME_RECEIVER)
 
     @property
     def executor(self) -> str:
@@ -117,7 +120,7 @@ class Tasks:
                 containers=command.containers,
                 stdin_text=command.stdin_text,
             ),
-            place=replace(place.plan, after=command.after),
+            session_plan=replace(place.plan, after=command.after),
             session_metadata={views.TASK: asked, **command.metadata},
             claims=[Claim(resource=f"{views.PREFIX}{submit.task_id}", waits=False), *place.claims],
             secrets=secrets,
@@ -175,13 +178,13 @@ class Tasks:
             raise NotFoundError(f"there is no task {task_id!r}") from error
 
     async def _view(self, rows: RunRows) -> RunnerTask:
-        ends = await self._service.logs.ends(rows.command, views.OUTPUT_BYTES)
+        ends = await self._service.logs.tails(rows.command, views.OUTPUT_BYTES)
         return views.task(rows, ends=ends, patch_id=await self._patch(rows))
 
     async def _patch(self, rows: RunRows) -> int | None:
         if rows.session.cleanup is None:
             return None
-        found = await self._service.artifacts.page(LOCAL, m.SessionPage(session_id=rows.session.id))
+        found = await self._service.artifacts.page(LOCAL, m.SessionListRequest(session_id=rows.session.id))
         return next((item.id for item in found.items if item.name == UNCOMMITTED_PATCH), None)
 
     async def view_of(self, session_id: int) -> RunnerTask:

@@ -45,12 +45,12 @@ def _read(template: str, placeholders: dict[int, int]) -> Script:
         except Evaluated as why:
             raise _refused(f"{why}; {_INSTEAD}") from None
         except NotUnderstood as why:
-            raise _refused(f"{why}") from None
+            raise _refused(f"its bash syntax is wrong or not supported: {why}") from None
         if script.assigned <= variables and script.value_functions <= functions:
             break
         variables |= script.assigned
         functions |= script.value_functions
-    if both := sorted(script.trusted & script.defined):
+    if both := sorted(script.receivers & script.defined):
         raise _refused(f"{both[0]} is a function or an alias, and may evaluate the value; {_INSTEAD}")
     for name in variables:
         for found in re.finditer(rf"(?<![A-Za-z0-9_]){name}(?![A-Za-z0-9_])", template):

@@ -13,7 +13,7 @@ from typing import Any
 from urllib.parse import quote
 
 from debug_server.model import Command, CommandStatus, ExitReason
-from debug_server.service.logs import StreamEnds
+from debug_server.service.logs import StreamTails
 from debug_server.service.subject_runs import RunRows
 from debug_server.service.views import log_bytes
 from debug_server.tasks.docker_executor import CIDFILE
@@ -42,7 +42,7 @@ def status_of(run: RunRows) -> TaskStatus:
     return TaskStatus.QUEUED if run.command.status is CommandStatus.PENDING else TaskStatus.RUNNING
 
 
-def task(run: RunRows, *, ends: StreamEnds, patch_id: int | None = None) -> RunnerTask:
+def task(run: RunRows, *, ends: StreamTails, patch_id: int | None = None) -> RunnerTask:
     """The task; ``ends`` is the end of its output."""
     session, command, asked = run.session, run.command, run.session.metadata[TASK]
     status = status_of(run)
@@ -72,11 +72,11 @@ def task(run: RunRows, *, ends: StreamEnds, patch_id: int | None = None) -> Runn
         command_id=command.id,
         session_id=session.id,
         patch_artifact_id=patch_id,
-        **{name: getattr(ends, name) for name in StreamEnds.__slots__},
+        **{name: getattr(ends, name) for name in StreamTails.__slots__},
     )
 
 
-def message(status: TaskStatus, command: Command, asked: Mapping[str, Any], ends: StreamEnds) -> str:
+def message(status: TaskStatus, command: Command, asked: Mapping[str, Any], ends: StreamTails) -> str:
     """The task's message."""
     executor = asked["executor"]
     name = _SHOWN_NAMES.get(executor, executor)
@@ -94,7 +94,7 @@ def message(status: TaskStatus, command: Command, asked: Mapping[str, Any], ends
     return _failure(name, command, asked, ends)
 
 
-def _failure(name: str, command: Command, asked: Mapping[str, Any], ends: StreamEnds) -> str:
+def _failure(name: str, command: Command, asked: Mapping[str, Any], ends: StreamTails) -> str:
     record = command.exit
     reason = record.message if record is not None else ""
     if command.exit_reason is ExitReason.SPAWN_FAILED:

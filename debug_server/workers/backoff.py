@@ -11,7 +11,10 @@ _MAX_DOUBLINGS = 64  # a float would become infinite; the maximum applies anyway
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Backoff:
-    """Doubles from ``initial`` to ``maximum``; each delay is reduced at random, so that workers restart apart."""
+    """Doubles from ``initial`` to ``maximum``.
+
+    Each delay is reduced by a random part, so that workers do not restart at the same time.
+    """
 
     initial: float  # seconds
     maximum: float

@@ -16,7 +16,7 @@ class ChangeNotifier:
         self._listeners: list[Callable[[WorkerChange], None]] = []
 
     def subscribe(self, listener: Callable[[WorkerChange], None]) -> Callable[[], None]:
-        """Call ``listener`` with each change; returns its removal."""
+        """Call ``listener`` with each change; returns a function that removes it."""
         self._listeners.append(listener)
         return lambda: self._listeners.remove(listener)
 

@@ -47,11 +47,11 @@ class RelayChannel(asyncio.Protocol):
         self._unanswered: dict[str, bytes] = {}  # unanswered writes, in order
         self._unanswered_bytes = 0
         self._requests: dict[int, asyncio.Future[dict[str, Any]]] = {}
-        self._asked = 0
+        self._last_request_number = 0
         self._sending = asyncio.Lock()
         self._wake = asyncio.Event()  # for senders and the reader; each checks its own condition
         self._refused: str | None = None  # why stdin is closed
-        self.over = False
+        self.closed = False
 
     async def open(self, connection: socket.socket) -> None:
         """Connect, also again after a broken connection."""
@@ -76,7 +76,7 @@ class RelayChannel(asyncio.Protocol):
     async def _send_long(self, data: bytes) -> None:
         async with self._sending:
             for start in range(0, len(data), _PIECE):
-                while not self._room and not self.over and self._refused is None:
+                while not self._room and not self.closed and self._refused is None:
                     self._wake.clear()
                     await self._wake.wait()
                 self._check_open()
@@ -85,7 +85,7 @@ class RelayChannel(asyncio.Protocol):
     async def receive(self) -> bytes:
         """The next piece of stdout; empty when there is no more."""
         while not self._pieces:
-            if self.over:
+            if self.closed:
                 return b""
             self._wake.clear()
             await self._wake.wait()
@@ -103,17 +103,17 @@ class RelayChannel(asyncio.Protocol):
 
     async def ask(self, message: dict[str, Any]) -> dict[str, Any]:
         """The keeper's answer to a request; WorkerExitedError if it ends first."""
-        if self.over:
+        if self.closed:
             raise WorkerExitedError("the worker has ended: try again in a moment")
-        self._asked += 1
+        self._last_request_number += 1
         answer: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
-        self._requests[self._asked] = answer
-        self._send_json({**message, "n": self._asked})
+        self._requests[self._last_request_number] = answer
+        self._send_json({**message, "n": self._last_request_number})
         return await answer
 
     def finish(self) -> None:
-        """Close: senders, readers and unanswered requests end."""
-        self.over = True
+        """Close the channel: senders and unanswered requests fail, readers get the end of stdout."""
+        self.closed = True
         self._fail_requests()
         self._wake.set()
         if self._transport is not None:
@@ -124,10 +124,10 @@ class RelayChannel(asyncio.Protocol):
         return self._unanswered_bytes < _WINDOW_BYTES and len(self._unanswered) < _WINDOW_PIECES
 
     def _check_open(self) -> None:
-        if self.over:
+        if self.closed:
             raise WorkerExitedError("the worker has ended: try again in a moment")
         if self._refused is not None:
-            raise WorkerExitedError(f"the worker no longer takes input ({self._refused}): try again in a moment")
+            raise WorkerExitedError(f"the worker no longer reads its stdin ({self._refused}): try again in a moment")
 
     # -- the conversation with the keeper -------------------------------------------------------------------------
 
@@ -162,7 +162,7 @@ class RelayChannel(asyncio.Protocol):
         """Disconnected: by the keeper, after the end or its death; by us, in ``finish``."""
         self._transport = None
         self._fail_requests()
-        if not self.over:
+        if not self.closed:
             self._listener.broken()
 
     def _on_output(self, offset: int, data: bytes) -> None:
@@ -183,14 +183,14 @@ class RelayChannel(asyncio.Protocol):
             self._listener.ending()
         elif message.get("n") == 0 and message.get("ok"):
             self._listener.attached(message["pid"])
-        elif (question := self._requests.pop(message.get("n") or 0, None)) is not None and not question.done():
-            question.set_result(message)
+        elif (answer := self._requests.pop(message.get("n") or 0, None)) is not None and not answer.done():
+            answer.set_result(message)
 
     def _fail_requests(self) -> None:
-        questions, self._requests = self._requests, {}
-        for question in questions.values():
-            if not question.done():
-                question.set_exception(WorkerExitedError("the worker ended before its keeper could answer"))
+        answers, self._requests = self._requests, {}
+        for answer in answers.values():
+            if not answer.done():
+                answer.set_exception(WorkerExitedError("the worker ended before its keeper could answer"))
 
     def _on_written(self, message: dict[str, Any]) -> None:
         self._unanswered_bytes -= len(self._unanswered.pop(message["write"], b""))

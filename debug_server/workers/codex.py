@@ -69,10 +69,10 @@ class CodexConversation:
         self._options = options
         self._rpc = JsonRpc(
             channel,
-            on_notification=self._notified,
-            on_request=self._requested,
-            on_lost=self._lost,
-            on_oversized=self._oversized,
+            on_notification=self._on_notification,
+            on_request=self._on_request,
+            on_lost=self._on_lost,
+            on_oversized=self._on_oversized_line,
             trace=options.trace,
         )
         self._turns: dict[str, Turn] = {}  # by thread
@@ -83,7 +83,7 @@ class CodexConversation:
 
     @property
     def rpc(self) -> JsonRpc:
-        """The calls below the turns."""
+        """The JSON-RPC connection that the turns use."""
         return self._rpc
 
     @property
@@ -156,26 +156,26 @@ class CodexConversation:
             task.cancel()
         await asyncio.gather(*self._leaving, return_exceptions=True)
 
-    def _notified(self, method: str, params: Params) -> None:
+    def _on_notification(self, method: str, params: Params) -> None:
         if (turn := self._turns.get(str(params.get("threadId")))) is not None:
-            turn.notified(method, params)
+            turn.on_notification(method, params)
 
-    def _oversized(self, ends: bytes) -> None:
+    def _on_oversized_line(self, ends: bytes) -> None:
         if not any(kind in ends for kind in _ANSWER_MESSAGES):
             return  # for example output of a command, which is not part of the answer
         for thread, turn in list(self._turns.items()):
             if json.dumps(thread).encode() in ends:
-                turn.missed()
+                turn.on_oversized_line()
 
-    def _requested(self, number: int | str, method: str, params: Params) -> Any:
+    def _on_request(self, number: int | str, method: str, params: Params) -> Any:
         if method == "item/tool/call":
             turn = self._turns.get(str(params.get("threadId")))
-            return None if turn is not None and turn.tool_called(number, params) else _NO_SUCH_TOOL
+            return None if turn is not None and turn.on_tool_call(number, params) else _NO_SUCH_TOOL
         self.declined += 1
         if method in _DECLINED:
             return _DECLINED[method]
         raise RpcRefusal(f"this client does not answer {method}")
 
-    def _lost(self, error: DebugServerError) -> None:
+    def _on_lost(self, error: DebugServerError) -> None:
         for turn in list(self._turns.values()):
-            turn.lost(error)
+            turn.on_lost(error)

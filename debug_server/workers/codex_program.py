@@ -13,7 +13,7 @@ _VERSION = re.compile(r"\d+\.\d+\.\d+\S*")
 
 
 def check_codex(name: str, environ: Mapping[str, str], variables: Mapping[str, str]) -> dict[str, Any]:
-    """The result for probes; ``variables`` are the worker's own. Runs the program twice, and blocks."""
+    """Check the codex program: runs it twice, with the worker's ``variables``, and blocks. Returns a row for probes."""
     found: dict[str, Any] = {"checked": True, "bin": name, "path": None, "version": None, "app_server_help": False}
     program = find_program(name, environ)
     if program is None:

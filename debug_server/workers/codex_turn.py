@@ -18,8 +18,9 @@ from debug_server.workers.jsonrpc import JsonRpc, Params
 from debug_server.workers.turn_events import Ended, Text, TokenUsage, ToolCall, TurnEvent, TurnEventQueue
 
 _INTERRUPT_SECONDS = 5.0
-# Functions called together arrive as several requests: how long to wait for the next, and after the model has ended.
-_MORE_CALLS_SECONDS, _LAST_CALL_SECONDS = 0.25, 0.02
+# Function calls of one model response arrive as several requests. Seconds to wait for another one after a call, and
+# after the tokens of the response were reported.
+_AFTER_CALL_SECONDS, _AFTER_USAGE_SECONDS = 0.25, 0.02
 _USAGE_SECONDS = 1.0  # for the worker to report the tokens of an interrupted turn
 _CLIENT_CALLS = {"contentItems": [{"type": "inputText", "text": "the client makes this call"}], "success": False}
 
@@ -75,13 +76,13 @@ class Turn:
         self._item: str | None = None  # the message that deltas belong to
         self._items_passed_on: set[str] = set()  # items whose text was passed on
         self._tools = {str(tool["name"]) for tool in request.tools}
-        self._called: list[int | str] = []  # the worker's requests for them
+        self._called: list[int | str] = []  # ids of the worker's unanswered requests for function calls
         self._last_call: asyncio.TimerHandle | None = None
-        self._counting: asyncio.Task[None] | None = None  # interrupts a turn after its calls, to get its tokens
+        self._usage_task: asyncio.Task[None] | None = None  # interrupts a turn after its calls, to get its tokens
         self.thread_id: str | None = None
         self.turn_id: str | None = None
         self.usage = TokenUsage()
-        self._is_counted = False  # usage includes the tokens of the last call
+        self._has_final_usage = False  # usage includes the tokens of the last call
         self.is_stuck = False  # left, and the worker did not confirm that it has stopped
 
     def begin(self) -> None:
@@ -110,8 +111,8 @@ class Turn:
         """Make sure that the worker stops: interrupt the turn, and wait for the confirmation."""
         if self._last_call is not None:
             self._last_call.cancel()
-        if self._counting is not None:
-            self._counting.cancel()
+        if self._usage_task is not None:
+            self._usage_task.cancel()
         try:
             async with asyncio.timeout(_INTERRUPT_SECONDS):
                 await self._interrupt_begun()
@@ -150,32 +151,32 @@ class Turn:
         if self.thread_id is not None:
             self._routes.pop(self.thread_id, None)
 
-    def lost(self, error: DebugServerError) -> None:
-        """The worker is gone."""
+    def on_lost(self, error: DebugServerError) -> None:
+        """Handle the loss of the worker: ``read`` raises ``error``."""
         self._over.set()
         self._events_queue.fail(error)
 
-    def missed(self) -> None:
-        """A line of it was too long, so its answer is incomplete."""
-        self._fail(WorkerError("a part of the answer was too long for one message of the worker, and is lost"))
+    def on_oversized_line(self) -> None:
+        """Handle a line of the worker that was too long: the answer is incomplete, so the turn fails."""
+        self._fail(WorkerError("a message of the worker with part of the answer was too long and was dropped"))
 
-    def notified(self, method: str, params: Params) -> None:
-        """Something happened in the thread."""
+    def on_notification(self, method: str, params: Params) -> None:
+        """Handle one notification of the thread."""
         turn = params.get("turnId")
         if turn is not None and self.turn_id is not None and turn != self.turn_id:
             return
         if method == "item/agentMessage/delta":
-            self._said(str(params.get("itemId")), str(params.get("delta", "")))
+            self._on_text(str(params.get("itemId")), str(params.get("delta", "")))
         elif method == "item/completed":
-            self._completed(params.get("item"))
+            self._on_item_completed(params.get("item"))
         elif method == "thread/tokenUsage/updated":
-            self._used(params.get("tokenUsage"))
+            self._on_usage(params.get("tokenUsage"))
         elif method == "turn/completed":
-            self._ended(params.get("turn"))
+            self._on_turn_completed(params.get("turn"))
         else:
             self._events_queue.touch()
 
-    def _said(self, item: str, text: str) -> None:
+    def _on_text(self, item: str, text: str) -> None:
         if not text:
             return
         if self._item is not None and item != self._item:
@@ -185,17 +186,17 @@ class Turn:
         if not self._events_queue.put(Text(text=text)):
             self._fail(WorkerError("the client reads too slowly: more than 8 Mi characters of its answer wait"))
 
-    def _completed(self, item: Any) -> None:
+    def _on_item_completed(self, item: Any) -> None:
         if (
             isinstance(item, dict)
             and item.get("type") == "agentMessage"
             and str(item.get("id")) not in self._items_passed_on
         ):
-            self._said(str(item.get("id")), str(item.get("text") or ""))
+            self._on_text(str(item.get("id")), str(item.get("text") or ""))
         else:
             self._events_queue.touch()
 
-    def _used(self, usage: Any) -> None:
+    def _on_usage(self, usage: Any) -> None:
         total = usage.get("total") if isinstance(usage, dict) else None
         if isinstance(total, dict):
             self.usage = TokenUsage(
@@ -204,22 +205,22 @@ class Turn:
                 completion=_count(total, "outputTokens"),
                 reasoning=_count(total, "reasoningOutputTokens"),
             )
-            self._is_counted = True
+            self._has_final_usage = True
         if self._called:
-            self._expect_calls(_LAST_CALL_SECONDS)
+            self._expect_calls(_AFTER_USAGE_SECONDS)
         self._events_queue.touch()
 
-    def tool_called(self, number: int | str, params: Params) -> bool:
-        """The model calls a function; whether the client declared it."""
+    def on_tool_call(self, number: int | str, params: Params) -> bool:
+        """Handle a function call of the model; returns whether the client declared the function."""
         if params.get("tool") not in self._tools:
             return False
         self._called.append(number)
-        self._is_counted = False
+        self._has_final_usage = False
         arguments = json.dumps(params.get("arguments"))
         self._events_queue.put(
             ToolCall(call_id=str(params.get("callId")), name=str(params["tool"]), arguments=arguments)
         )
-        self._expect_calls(_MORE_CALLS_SECONDS)
+        self._expect_calls(_AFTER_CALL_SECONDS)
         return True
 
     def _expect_calls(self, seconds: float) -> None:
@@ -228,33 +229,35 @@ class Turn:
         self._last_call = asyncio.get_running_loop().call_later(seconds, self._calls_complete)
 
     def _calls_complete(self) -> None:
-        if self._counting is not None:
+        if self._usage_task is not None:
             return
-        if self._is_counted:
+        if self._has_final_usage:
             self._events_queue.put(Ended(status="completed", usage=self.usage))
         else:
-            self._counting = asyncio.ensure_future(self._end_counted())
+            self._usage_task = asyncio.ensure_future(self._interrupt_and_end())
 
-    async def _end_counted(self) -> None:
-        """End with the tokens of the calls, which codex reports when they are answered or the turn is interrupted."""
+    async def _interrupt_and_end(self) -> None:
+        """Interrupt the turn, so that codex reports the tokens of its function calls; then end it with them."""
         with suppress(TimeoutError, DebugServerError):
             async with asyncio.timeout(_USAGE_SECONDS):
                 await self._interrupt_begun()
         self._events_queue.put(Ended(status="completed", usage=self.usage))
 
-    def _ended(self, turn: Any) -> None:
+    def _on_turn_completed(self, turn: Any) -> None:
         if self._over.is_set():
             return
         self._over.set()
-        if self._counting is not None:
-            return
+        if self._usage_task is not None:
+            return  # _interrupt_and_end() waits for this and puts the last event
         status = turn.get("status") if isinstance(turn, dict) else None
         if status in ("completed", "interrupted"):
             self._events_queue.put(Ended(status=status, usage=self.usage))
             return
         error = turn.get("error") if isinstance(turn, dict) else None
-        told = error if isinstance(error, dict) else {}
-        self._events_queue.fail(WorkerError(str(told.get("message") or "the turn failed without a reason"), data=told))
+        details = error if isinstance(error, dict) else {}
+        self._events_queue.fail(
+            WorkerError(str(details.get("message") or "the turn failed without a reason"), data=details)
+        )
 
     def _fail(self, error: DebugServerError) -> None:
         self._events_queue.fail(error)

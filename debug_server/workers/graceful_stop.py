@@ -49,12 +49,12 @@ class GracefulStop:
         """Whether every request ended in time, or with the process."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
-                await first(self._requests.wait_for_none(), run.failing.wait())
+                await first(self._requests.wait_for_none(), run.ending.wait())
                 return True
         return False
 
     def report_exit(self, exit: WorkerExit) -> None:
-        """Log what TERM or KILL did not achieve, for a run that was ended on purpose."""
+        """Log that TERM or KILL did not end the processes of a run that was stopped on purpose."""
         if not self._started:
             return
         if exit.killed:

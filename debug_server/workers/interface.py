@@ -28,7 +28,7 @@ class WorkerExit:
     survivors: bool = False  # a process that it started survived KILL
 
     def to_json(self) -> dict[str, Any]:
-        """As the status object shows it."""
+        """The fields of the status object."""
         at = self.at.isoformat(timespec="milliseconds")
         return {"at": at, "code": self.code, "signal": self.signal, "error": self.error, "reason": self.reason}
 
@@ -37,7 +37,7 @@ class WorkerChannel(Protocol):
     """The stdin and stdout of one generation, in bytes, in order, with back-pressure both ways."""
 
     async def send(self, data: bytes) -> None:
-        """Write to the worker's stdin; waits while too much is under way. WorkerExitedError when it is gone."""
+        """Write to the worker's stdin; waits while too much is unanswered. WorkerExitedError when it is gone."""
 
     async def receive(self) -> bytes:
         """The next piece of stdout (not a line); empty when there is no more. One reader.
@@ -73,7 +73,7 @@ class Generation:
     channel: WorkerChannel
     conversation: Conversation | None  # None unless its readiness is a handshake
     ended: asyncio.Future[WorkerExit]  # done once the process tree is empty
-    failing: asyncio.Event  # set at the first sign of its end, before ``ended``
+    ending: asyncio.Event  # set at the first sign of its end, before ``ended``
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,4 +120,4 @@ class SupervisedWorker(Protocol):
         """The ready generation for one request, which a drain waits for; WorkerNotReadyError when there is none."""
 
     def subscribe(self, listener: Callable[[WorkerChange], None]) -> Callable[[], None]:
-        """Call ``listener`` in the loop at each spawn, ready and exit; returns its removal."""
+        """Call ``listener`` in the loop at each spawn, ready and exit; returns a function that removes it."""

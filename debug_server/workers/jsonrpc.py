@@ -105,7 +105,7 @@ class JsonRpc:
         self._waiting: dict[int, asyncio.Future[Any]] = {}
         self._outbox: deque[bytes] = deque()
         self._outbox_bytes = 0
-        self._something = asyncio.Event()  # for the writer
+        self._has_output = asyncio.Event()  # for the writer
         self._room = asyncio.Event()  # for calls
         self._room.set()
         self._tasks: list[asyncio.Task[None]] = []
@@ -182,29 +182,29 @@ class JsonRpc:
             self._trace("out", message, len(data))
         self._outbox.append(data)
         self._outbox_bytes += len(data)
-        self._something.set()
+        self._has_output.set()
         if self._outbox_bytes >= _HIGH_WATER:
             self._room.clear()
 
     async def _write(self) -> None:
         with suppress(WorkerExitedError):  # the reader notices the end too, and fails all calls
             while True:
-                await self._something.wait()
+                await self._has_output.wait()
                 while self._outbox:
                     data = self._outbox.popleft()
                     await self._channel.send(data)
                     self._outbox_bytes -= len(data)
                     if self._outbox_bytes < _HIGH_WATER:
                         self._room.set()
-                self._something.clear()
+                self._has_output.clear()
 
     async def _read(self) -> None:
         try:
             while data := await self._channel.receive():
                 for line in self._lines.feed(data):
-                    self._miss()  # before what follows it
-                    self._take(line)
-                self._miss()
+                    self._report_oversized_lines()  # before what follows it
+                    self._handle_line(line)
+                self._report_oversized_lines()
                 self.counters.oversized = self._lines.oversized
         except WorkerExitedError:
             pass
@@ -212,9 +212,9 @@ class JsonRpc:
             _LOG.exception("json_rpc_reader_failed", extra={"component": "json_rpc"})
         if self._lines.pending:
             self._malformed(self._lines.pending)
-        self._lose(WorkerExitedError("the worker ended before it had answered: try again"))
+        self._fail_all(WorkerExitedError("the worker ended before it had answered: try again"))
 
-    def _miss(self) -> None:
+    def _report_oversized_lines(self) -> None:
         while self._lines.lost:
             ends = self._lines.lost.popleft()
             _LOG.warning("json_rpc_oversized_line", extra={"component": "json_rpc"})
@@ -234,7 +234,7 @@ class JsonRpc:
             bound = self._lines.limit
             future.set_exception(WorkerError(f"the worker's answer is too long to be read: more than {bound} bytes"))
 
-    def _take(self, line: bytes) -> None:
+    def _handle_line(self, line: bytes) -> None:
         try:
             message = json.loads(line)
         except (ValueError, RecursionError):
@@ -247,12 +247,12 @@ class JsonRpc:
         method, number, params = message.get("method"), message.get("id"), message.get("params")
         params = params if isinstance(params, dict) else {}
         if isinstance(method, str) and isinstance(number, int | str):
-            self._requested(number, method, params)
+            self._handle_request(number, method, params)
         elif isinstance(method, str):
             self.counters.notifications += 1
             self._on_notification(method, params)
         elif "result" in message or "error" in message:
-            self._answered(number, message)
+            self._handle_answer(number, message)
         else:
             self.counters.stray += 1  # some workers announce themselves in a separate line
 
@@ -260,7 +260,7 @@ class JsonRpc:
         self.counters.malformed += 1
         _LOG.warning("json_rpc_malformed_line", extra={"component": "json_rpc", "bytes": size})
 
-    def _answered(self, number: Any, message: Mapping[str, Any]) -> None:
+    def _handle_answer(self, number: Any, message: Mapping[str, Any]) -> None:
         future = self._waiting.pop(number, None) if isinstance(number, int) else None
         if future is None or future.done():
             self.counters.stray += 1
@@ -275,10 +275,10 @@ class JsonRpc:
         else:
             future.set_result(message.get("result"))
 
-    def _requested(self, number: int | str, method: str, params: Params) -> None:
+    def _handle_request(self, number: int | str, method: str, params: Params) -> None:
         self.counters.requests += 1
         if len(self._outbox) > _MAX_OUTBOX:
-            self._lose(WorkerExitedError("the worker asks without reading the answers"))
+            self._fail_all(WorkerExitedError("the worker sends requests without reading the answers"))
             return
         try:
             result = self._on_request(number, method, params)
@@ -288,7 +288,7 @@ class JsonRpc:
         if result is not None:
             self.answer(number, result)
 
-    def _lose(self, error: DebugServerError) -> None:
+    def _fail_all(self, error: DebugServerError) -> None:
         if self._lost is not None:
             return
         self._lost = error
@@ -300,7 +300,7 @@ class JsonRpc:
 
     async def close(self) -> None:
         """Fail all waiting calls and end both tasks."""
-        self._lose(WorkerExitedError("the worker was stopped before it had answered: try again"))
+        self._fail_all(WorkerExitedError("the worker was stopped before it had answered: try again"))
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)

@@ -53,20 +53,21 @@ class NotReadyError(Exception):
 async def become_ready(run: WorkerRun, probe: Probe, seconds: float) -> Mapping[str, Any] | None:
     """The details of its probe when it is ready; None at the first sign of its end; else NotReadyError."""
     asking = asyncio.ensure_future(probe.ready(run.channel))
-    ending = asyncio.ensure_future(run.failing.wait())
+    end_signal = asyncio.ensure_future(run.ending.wait())
     try:
-        await asyncio.wait([asking, ending], timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
-        over, asked = run.failing.is_set(), asking.done()
+        await asyncio.wait([asking, end_signal], timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+        ended, answered = run.ending.is_set(), asking.done()
     finally:
         asking.cancel()
-        ending.cancel()
-        await asyncio.wait([asking, ending])
-    if over:
+        end_signal.cancel()
+        await asyncio.wait([asking, end_signal])
+    if ended:
         with contextlib.suppress(asyncio.CancelledError):
             asking.exception()  # retrieve it, so that asyncio does not warn: the end is the reason
         return None
-    if not asked:
-        raise NotReadyError(f"it was not ready within {seconds * 1000:g} ms", late=True)
+    if not answered:
+        why = "" if probe.failure is None else f": {probe.failure}"
+        raise NotReadyError(f"it was not ready within {seconds * 1000:g} ms{why}", late=True)
     if (error := asking.exception()) is not None:
         raise NotReadyError(str(error) or type(error).__name__, late=False) from error
     return asking.result()
@@ -76,17 +77,17 @@ async def monitor(
     run: WorkerRun, probe: Probe, timing: WorkerTiming, recycling: Recycling, logged: LogVolume
 ) -> Replacement | None:
     """Wait for the first sign of its end (None), or for a reason to replace it."""
-    chores = [_watch_log(logged, timing.stable_uptime)]
+    checks = [_watch_log(logged, timing.stable_uptime)]
     if recycling.age is not None:
-        chores.append(_watch_age(recycling.age))
+        checks.append(_watch_age(recycling.age))
     if recycling.memory_bytes is not None:
-        chores.append(_watch_memory(run, recycling.memory_bytes))
+        checks.append(_watch_memory(run, recycling.memory_bytes))
     if timing.watchdog_interval is not None:
-        chores.append(
+        checks.append(
             _watch_answers(probe, timing.watchdog_interval, timing.watchdog_timeout, timing.watchdog_failures)
         )
-    found = await first(_until(run.failing), *chores)
-    return None if run.failing.is_set() else found
+    replacement = await first(_until(run.ending), *checks)
+    return None if run.ending.is_set() else replacement
 
 
 async def first(*work: Coroutine[Any, Any, T]) -> T:

@@ -90,12 +90,12 @@ class Reporter:
         """Count output; logs the sum at most once a second."""
         self.sample = LogSample(stream=stream, length=length, at=self._clock.wall())
         now = self._clock.monotonic()
-        told, waiting = self._streams.get(stream, (float("-inf"), 0))
-        waiting += length
-        if now - told >= _STREAM_SECONDS:
-            self.log("worker_stream", stream=stream, stream_len=waiting)
-            told, waiting = now, 0
-        self._streams[stream] = (told, waiting)
+        logged_at, unlogged = self._streams.get(stream, (float("-inf"), 0))
+        unlogged += length
+        if now - logged_at >= _STREAM_SECONDS:
+            self.log("worker_stream", stream=stream, stream_len=unlogged)
+            logged_at, unlogged = now, 0
+        self._streams[stream] = (logged_at, unlogged)
 
     def warn_of_crashes(self) -> None:
         """Log consecutive unexpected exits, with a higher level from the fifth on."""

@@ -140,7 +140,7 @@ class WorkerSpec:
                 f"write {_INSTANCE} into url and argv where the number belongs (900{_INSTANCE}), or use instances = 1"
             )
 
-    def numbered(self, instance: int) -> WorkerSpec:
+    def for_instance(self, instance: int) -> WorkerSpec:
         """The declaration of one instance: with its number in argv, url and probe, and in a variable."""
         readiness, number = self.readiness, str(instance)
         match readiness:
@@ -162,7 +162,13 @@ class WorkerSpec:
 
     def fingerprint(self, environ: Mapping[str, str] = os.environ) -> str:
         """A hash of everything that a running process depends on; reveals no value."""
-        parts = [list(self.argv), str(self.cwd), self.environment(environ), repr(self.readiness), self.limits.asked()]
+        parts = [
+            list(self.argv),
+            str(self.cwd),
+            self.environment(environ),
+            repr(self.readiness),
+            self.limits.requested(),
+        ]
         return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:16]
 
     @classmethod

@@ -4,7 +4,7 @@
               |            |          |
               +------------+----------+--first sign of its end--> ending --tree empty--> backoff -> launching ...
                                                                                    or -> failed --reset--> backoff
-    any -> draining (finishing what it has) -> stopping (TERM, KILL) -> stopped --reset--> backoff
+    any -> draining (serves its last requests) -> stopping (TERM, KILL) -> stopped --reset--> backoff
 
 Every state names one readiness reason and one liveness reason.
 """
@@ -101,11 +101,11 @@ class GiveUp:
 
 
 @dataclass(frozen=True, slots=True)
-class Rest:
+class StayStopped:
     """Stay stopped."""
 
 
-Next = Restart | GiveUp | Rest
+Next = Restart | GiveUp | StayStopped
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,7 +143,7 @@ class Machine:
         self._failures = 0
         self._launched = 0.0
         self._ready_since: float | None = None
-        self._phase_reason = ReadinessReason.WORKER_EXIT  # of ending, backoff and failed
+        self._phase_reason = ReadinessReason.WORKER_EXIT  # the reason in the phases ending, backoff, failed
         now = clock.wall()
         self.readiness_since = self.liveness_since = Since(answer=now, reason=now)
 
@@ -164,28 +164,28 @@ class Machine:
     def ready(self, details: Mapping[str, Any]) -> None:
         """It takes requests."""
         if self.phase is not Phase.STARTING:
-            return  # it is just failing or stopping
+            return  # it became ready while it was ending or being stopped
         self._ready_since, self.last_ready_at = self._clock.monotonic(), self._clock.wall()
         self.startup_ms = round((self._ready_since - self._launched) * 1000, 3)
         self.handshake, self.error = dict(details), None
         self._enter(Phase.READY)
 
-    def failing(self, reason: ReadinessReason, error: str | None = None) -> None:
-        """The first sign of its end, or its replacement begins."""
-        self._settle()
+    def ending(self, reason: ReadinessReason, error: str | None = None) -> None:
+        """Its process begins to end, or is being replaced."""
+        self._forget_old_failures()
         self._ready_since = None
         self.error = error or self.error
         if self.phase in (*_START_PHASES, Phase.READY):
             self._phase_reason = reason
             self._enter(Phase.ENDING)
 
-    def exited(self, exit: WorkerExit, *, wanted: bool) -> Next:
-        """Its tree is empty (or it could not be started); ``wanted``: a replacement was requested."""
-        self.failing(ReadinessReason.WORKER_EXIT, exit.error)
+    def exited(self, exit: WorkerExit, *, replacement_requested: bool) -> Next:
+        """Its tree is empty, or it could not be started."""
+        self.ending(ReadinessReason.WORKER_EXIT, exit.error)
         self.pid, self.last_exit = None, exit
         if self.phase in (Phase.DRAINING, Phase.STOPPING, Phase.STOPPED):
-            return Rest()
-        if wanted:
+            return StayStopped()
+        if replacement_requested:
             return self._schedule_restart(0.0)
         self._failures += 1
         if not self._budget.spend(self._clock.monotonic()):
@@ -208,7 +208,7 @@ class Machine:
             self._enter(Phase.BACKOFF)
 
     def drain(self) -> None:
-        """It takes no new requests."""
+        """From now on it takes no new requests."""
         if self.phase not in (Phase.STOPPING, Phase.STOPPED):
             self._enter(Phase.DRAINING)
 
@@ -238,13 +238,13 @@ class Machine:
 
     @property
     def live(self) -> bool:
-        """Whether it is worth waiting for."""
+        """Whether it runs, is being stopped, or will be started again without an operator."""
         return self.phase in (*_RUNNING_PHASES, Phase.DRAINING, Phase.STOPPING)
 
     @property
     def failures(self) -> int:
         """The number of consecutive failures; stable uptime resets it."""
-        self._settle()
+        self._forget_old_failures()
         return self._failures
 
     @property
@@ -257,7 +257,7 @@ class Machine:
         """The reason for ``live``."""
         return _liveness(self.phase, again=self._failures > 0)
 
-    def _settle(self) -> None:
+    def _forget_old_failures(self) -> None:
         """Reset failures and budget after stable uptime."""
         if self._ready_since is not None and self._clock.monotonic() - self._ready_since >= self._stable:
             self._failures = 0

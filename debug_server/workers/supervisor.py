@@ -140,7 +140,7 @@ class ServiceSupervisor:
 
     def start(self, adopted: Adopted | None = None) -> None:
         """Start it, or continue the run that another process had started."""
-        self._task = asyncio.get_running_loop().create_task(self._run(adopted), name=f"worker {self.name}")
+        self._task = asyncio.get_running_loop().create_task(self._supervise(adopted), name=f"worker {self.name}")
 
     def reset(self) -> None:
         """Forget its failures; start it now if it is failed, waiting or stopped."""
@@ -215,7 +215,7 @@ class ServiceSupervisor:
     async def _stop_run(self, run: WorkerRun, reason: str, *, successor: bool) -> None:
         self._requested.successor |= successor
         if successor:
-            self.machine.failing(ReadinessReason.SHUTDOWN_INITIATED)
+            self.machine.ending(ReadinessReason.SHUTDOWN_INITIATED)
             self._notify()
         await self._graceful_stop.stop(run, reason, stopping=lambda: None if successor else self._stopping())
 
@@ -225,10 +225,10 @@ class ServiceSupervisor:
 
     # -- runs -------------------------------------------------------------------------------------------------
 
-    async def _run(self, adopted: Adopted | None) -> None:
+    async def _supervise(self, adopted: Adopted | None) -> None:
         while not self._requested.closing:
             if not self._requested.halted:
-                await self._once(adopted)
+                await self._run_and_pause(adopted)
                 adopted = None
             if self._requested.halted and not self._requested.closing:
                 self._wake_up.clear()  # it was set to end the wait
@@ -240,18 +240,18 @@ class ServiceSupervisor:
         self._report.record("stopped", None)
         self._notify()
 
-    async def _once(self, adopted: Adopted | None) -> None:
+    async def _run_and_pause(self, adopted: Adopted | None) -> None:
         """One run, and the delay after it."""
         self._wake_up.clear()
         self._graceful_stop.reset()
         self.machine.launching()
         self._report.log("worker_launch", generation=self.machine.generation)
         self._notify()
-        found = await self._run_once(adopted)
-        wanted, self._requested.successor = self._requested.successor, False
-        following = self.machine.exited(found, wanted=wanted)
-        self._report_exit(found)
-        self._notify(kind="exit", exit=found)
+        worker_exit = await self._run_to_exit(adopted)
+        replacement_requested, self._requested.successor = self._requested.successor, False
+        following = self.machine.exited(worker_exit, replacement_requested=replacement_requested)
+        self._report_exit(worker_exit)
+        self._notify(kind="exit", exit=worker_exit)
         if isinstance(following, GiveUp):
             self._report.log("worker_restart_limit", level=logging.ERROR, restart_max=self._timing.restart_max)
             self._report.record("failed", None, reason="restart_limit_exceeded")
@@ -268,19 +268,19 @@ class ServiceSupervisor:
             async with asyncio.timeout(seconds):
                 await self._wake_up.wait()
 
-    async def _run_once(self, adopted: Adopted | None) -> WorkerExit:
+    async def _run_to_exit(self, adopted: Adopted | None) -> WorkerExit:
         try:
             probe = open_probe(replace(self._context, adopted=adopted is not None))
         except (ProbeFailedError, OSError) as error:
             return _never_started(str(error))
         self._logged = LogVolume(most=self._spec.recycling.log_bytes)
         first_byte = None if adopted else 0
-        run = WorkerRun(self._context.runner, on_output=self._on_output, on_failing=self._on_failing, offset=first_byte)
+        run = WorkerRun(self._context.runner, on_output=self._on_output, on_ending=self._on_ending, offset=first_byte)
         self._current_run = run
         listening: asyncio.Task[None] | None = None
         try:
             if adopted is not None:
-                probe.was_ready()
+                probe.mark_ready()
                 run.adopt(adopted)
             else:
                 run.begin(self._order(probe))
@@ -306,8 +306,8 @@ class ServiceSupervisor:
             relay=True,
             orphan_seconds=self._timing.orphan_timeout,
         )
-        mark = WorkerIdentity(name=spec.name, instance=self.instance, fingerprint=spec.fingerprint())
-        return RunOrder(session_id=self.session_id, spec=command, cwd=spec.cwd, mark=mark)
+        identity = WorkerIdentity(name=spec.name, instance=self.instance, fingerprint=spec.fingerprint())
+        return RunOrder(session_id=self.session_id, spec=command, cwd=spec.cwd, identity=identity)
 
     async def _spawned(self, run: WorkerRun) -> bool:
         await asyncio.wait([run.spawned])  # cancelled if it ends before
@@ -329,7 +329,7 @@ class ServiceSupervisor:
             channel=run.channel,
             conversation=probe.conversation,
             ended=run.ended,
-            failing=run.failing,
+            ending=run.ending,
         )
         (self._context.folder / "ready").write_text(str(run.command_id))
         self._report.log("worker_ready", latency_ms=self.machine.startup_ms)
@@ -341,7 +341,7 @@ class ServiceSupervisor:
                 "worker_recycle", level=logging.WARNING if why.failure else logging.INFO, reason=why.sentence
             )
             if why.failure:
-                self.machine.failing(ReadinessReason.WORKER_EXIT, why.sentence)
+                self.machine.ending(ReadinessReason.WORKER_EXIT, why.sentence)
                 self._notify()
                 run.end(grace=SHORT_GRACE, message=why.sentence)
             else:
@@ -352,7 +352,7 @@ class ServiceSupervisor:
             details = await become_ready(run, probe, self._timing.startup_timeout)
         except NotReadyError as error:
             self._report.log("worker_ready_timeout" if error.late else "worker_not_ready", level=logging.WARNING)
-            self.machine.failing(ReadinessReason.HANDSHAKE_FAILED, str(error))
+            self.machine.ending(ReadinessReason.HANDSHAKE_FAILED, str(error))
             self._notify()
             run.end(grace=SHORT_GRACE, message=str(error))
             return False
@@ -367,12 +367,14 @@ class ServiceSupervisor:
                 await probe.conversation.close()
             except (DebugServerError, OSError) as error:
                 self._report.log("worker_conversation_error", level=logging.WARNING, error=str(error))
-        found = await run.ended
-        return found if self.machine.error is None or found.error else _explained(found, self.machine.error)
+        worker_exit = await run.ended
+        if self.machine.error is None or worker_exit.error:
+            return worker_exit
+        return _explained(worker_exit, self.machine.error)
 
-    def _on_failing(self) -> None:
+    def _on_ending(self) -> None:
         """Called at once, not in the monitoring task: many requests may be before that task in the loop."""
-        self.machine.failing(ReadinessReason.WORKER_EXIT)
+        self.machine.ending(ReadinessReason.WORKER_EXIT)
         self._generation = None
         self._notify()
 

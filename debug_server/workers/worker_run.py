@@ -32,7 +32,7 @@ class RunOrder:
     session_id: int
     spec: CommandSpec
     cwd: Path
-    mark: WorkerIdentity
+    identity: WorkerIdentity
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,21 +48,21 @@ class WorkerRun:
         runner: WorkerSupervisor,
         *,
         on_output: Callable[[str, int], None],
-        on_failing: Callable[[], None],
+        on_ending: Callable[[], None],
         offset: int | None = 0,
     ) -> None:
-        """``on_failing`` is called once, at the first sign of the end."""
+        """``on_ending`` is called once, at the first sign of the end."""
         self._runner = runner
-        self._on_failing = on_failing
+        self._on_ending = on_ending
         self._loop = asyncio.get_running_loop()
         self._running: RunningCommand | None = None
-        self._end_asked: tuple[float, str] | None = None
+        self._requested_end: tuple[float, str] | None = None
         self.command_id: int | None = None
         self.spawned: asyncio.Future[int] = self._loop.create_future()  # its pid
-        self.failing = asyncio.Event()
+        self.ending = asyncio.Event()
         self.ended: asyncio.Future[WorkerExit] = self._loop.create_future()
         listener = ChannelListener(
-            attached=self._on_attached, output=on_output, ending=self._fail, broken=self._on_broken
+            attached=self._on_attached, output=on_output, ending=self._report_ending, broken=self._on_broken
         )
         self.channel = RelayChannel(listener, offset=offset)
         self._opening: asyncio.Task[None] | None = None
@@ -79,8 +79,8 @@ class WorkerRun:
 
     def end(self, *, grace: float, message: str) -> None:
         """TERM, ``grace`` seconds, KILL; ``ended`` is set when the tree is empty."""
-        self._end_asked = (grace, message)
-        self._fail()
+        self._requested_end = (grace, message)
+        self._report_ending()
         if self._running is not None:
             self._running.send({"op": "cancel", "grace": grace, "message": message})
 
@@ -98,7 +98,7 @@ class WorkerRun:
                 record = ExitRecord(reason=ExitReason.SPAWN_FAILED, message=str(error))
             except Exception as error:  # noqa: BLE001 - the thread's boundary: the supervisor must get every end
                 record = ExitRecord(reason=ExitReason.LOST, message=f"{type(error).__name__}: {error}")
-            self._tell(lambda: self._on_ended(record))
+            self._call_in_loop(lambda: self._on_ended(record))
 
         threading.Thread(target=body, name="worker", daemon=True).start()
 
@@ -106,7 +106,7 @@ class WorkerRun:
         store, spec = self._runner.store, order.spec
         command = store.commands.add(
             session_id=order.session_id,
-            **replace(spec, cwd=order.cwd).columns(inline=True, worker=order.mark),
+            **replace(spec, cwd=order.cwd).to_columns(inline=True, worker=order.identity),
             claim_owner=self._runner.owner,
         )
         self.command_id = command.id
@@ -115,23 +115,23 @@ class WorkerRun:
             spec=spec,
             lease=_Place(order.cwd),
             cwd=order.cwd,
-            on_start=lambda running: self._tell(lambda: self._on_started(running)),
+            on_start=lambda running: self._call_in_loop(lambda: self._on_started(running)),
         )
         return self._runner.pipeline.run(job).exit
 
     def _follow(self, adopted: Adopted) -> ExitRecord:
-        return self._runner.pipeline.follow_adopted(adopted.command, adopted.running, adopted.log_path).exit
+        return self._runner.pipeline.wait_for_adopted(adopted.command, adopted.running, adopted.log_path).exit
 
-    def _tell(self, what: Callable[[], None]) -> None:
+    def _call_in_loop(self, callback: Callable[[], None]) -> None:
         with contextlib.suppress(RuntimeError):  # the loop is closed: this server has ended
-            self._loop.call_soon_threadsafe(what)
+            self._loop.call_soon_threadsafe(callback)
 
     # -- in the loop ----------------------------------------------------------------------------------------------
 
     def _on_started(self, running: RunningCommand) -> None:
         self._running = running
-        if self._end_asked is not None:
-            self.end(grace=self._end_asked[0], message=self._end_asked[1])
+        if self._requested_end is not None:
+            self.end(grace=self._requested_end[0], message=self._requested_end[1])
         self._open()
 
     def _open(self) -> None:
@@ -143,18 +143,18 @@ class WorkerRun:
         connection = await asyncio.to_thread(reconnect, running.run_dir, running.handle)
         if connection is None:  # it has ended, or its keeper is dead
             self._on_gone()
-        elif self.channel.over:
+        elif self.channel.closed:
             connection.close()
         else:
-            await self.channel.open(connection.detach())
+            await self.channel.open(connection.raw_socket())
 
-    def _fail(self) -> None:
-        if not self.failing.is_set():
-            self.failing.set()
-            self._on_failing()
+    def _report_ending(self) -> None:
+        if not self.ending.is_set():
+            self.ending.set()
+            self._on_ending()
 
     def _on_gone(self) -> None:
-        self._fail()
+        self._report_ending()
         self.channel.finish()
 
     def _on_broken(self) -> None:

@@ -85,8 +85,8 @@ class Workers:
     def named(self, name: str) -> list[ServiceSupervisor]:
         """The instances of one worker; NotFoundError when it is not declared."""
         if name not in self._instances:
-            known = ", ".join(sorted(self._instances)) or "none is declared"
-            raise NotFoundError(f"there is no worker {name!r}: {known}")
+            known = ", ".join(sorted(self._instances)) or "none"
+            raise NotFoundError(f"there is no worker {name!r}; declared workers: {known}")
         return self._instances[name]
 
     def pick(self, name: str) -> ServiceSupervisor:
@@ -144,7 +144,9 @@ class Workers:
     ) -> ServiceSupervisor:
         folder = self._folder(spec.name, number)
         await asyncio.to_thread(lambda: folder.mkdir(parents=True, exist_ok=True, mode=0o700))
-        session_id = adopted.command.session_id if adopted else await asyncio.to_thread(self._open, spec, number)
+        session_id = (
+            adopted.command.session_id if adopted else await asyncio.to_thread(self._open_session, spec, number)
+        )
         self._sessions.append(session_id)
 
         def reporter(machine: Machine) -> Reporter:
@@ -160,7 +162,7 @@ class Workers:
 
         context = ProbeContext(
             runner=self._runner,
-            spec=spec.numbered(number),
+            spec=spec.for_instance(number),
             instance=number,
             folder=folder,
             handshakes=self.handshakes,
@@ -169,7 +171,7 @@ class Workers:
         worker.start(adopted)
         return worker
 
-    def _open(self, spec: WorkerSpec, number: int) -> int:
+    def _open_session(self, spec: WorkerSpec, number: int) -> int:
         plan, about = SessionPlan(directory=str(spec.cwd)), {"worker": spec.name, "instance": number}
         session = self._store.sessions.create(requested_by="workers", plan=plan, metadata=about)
         self._store.sessions.set_status(session.id, SessionStatus.RUNNING)
@@ -200,28 +202,28 @@ class Workers:
 
         After a handshake both sides have state (open requests, incomplete lines), and one side is gone.
         """
-        mark = item.command.plan.worker
-        spec = None if mark is None else self._specs.get(mark.name)
-        if mark is None or spec is None:
+        identity = item.command.plan.worker
+        spec = None if identity is None else self._specs.get(identity.name)
+        if identity is None or spec is None:
             return None
-        if isinstance(spec.readiness, HandshakeReadiness) or mark.instance >= spec.instances:
+        if isinstance(spec.readiness, HandshakeReadiness) or identity.instance >= spec.instances:
             return None
-        if mark.fingerprint != spec.numbered(mark.instance).fingerprint() or item.command.cancel_requested:
+        if identity.fingerprint != spec.for_instance(identity.instance).fingerprint() or item.command.cancel_requested:
             return None
         try:
-            ready = (self._folder(spec.name, mark.instance) / "ready").read_text()
+            ready = (self._folder(spec.name, identity.instance) / "ready").read_text()
         except FileNotFoundError:
             return None
-        return (spec.name, mark.instance) if ready == str(item.command.id) else None
+        return (spec.name, identity.instance) if ready == str(item.command.id) else None
 
     async def _remove(self, item: Adopted) -> None:
-        mark = item.command.plan.worker
-        name = None if mark is None else mark.name
+        identity = item.command.plan.worker
+        name = None if identity is None else identity.name
         _LOG.info("worker_removed", extra={"component": "worker", "worker": name, "command_id": item.command.id})
         grace = {"op": "cancel", "grace": SHORT_GRACE, "message": "its server died"}
         item.running.send(grace)
-        follow = self._runner.pipeline.follow_adopted
-        await asyncio.to_thread(follow, item.command, item.running, item.log_path)
+        wait = self._runner.pipeline.wait_for_adopted
+        await asyncio.to_thread(wait, item.command, item.running, item.log_path)
 
     async def _recover_periodically(self) -> None:
         """End workers of other servers on this store that die while this one runs."""

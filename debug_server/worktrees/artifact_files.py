@@ -65,7 +65,7 @@ def _copy_match(root: Path, match: str, destination: Path) -> CopiedFile | Refus
     except OSError as error:
         return RefusedFile(name=name, reason=_unreadable(error))
     if not source.is_relative_to(root):
-        return RefusedFile(name=name, reason="it leads out of the workspace")
+        return RefusedFile(name=name, reason="its target is outside the workspace")
     item = _copy(name, source, destination / name)
     return item if isinstance(item, CopiedFile) else RefusedFile(name=name, reason=item)
 

@@ -24,13 +24,16 @@ class WorkspaceBackend(Protocol):
     name: str
 
     def has(self, commit: str) -> bool:
-        """Whether a workspace of this commit can be made without asking the mirror."""
+        """Whether files of this commit are checked out here already, so that the mirror need not be searched for it."""
 
     def build_ahead(self, commit: str) -> None:
         """Do the slow part that needs no workspace yet."""
 
     def prepare(self, path: Path, commit: str, *, keep: bool) -> None:
-        """Make ``path`` a clean workspace of ``commit``; ``keep`` lets files of the same commit's last holder stay."""
+        """Make ``path`` a clean workspace of ``commit``.
+
+        With ``keep``, a workspace that is already at this commit keeps the files of its last holder.
+        """
 
     def clean(self, path: Path) -> None:
         """Remove the changes of the last holder."""
@@ -47,7 +50,7 @@ class WorkspaceBackend(Protocol):
     def fork(self, source: Path, target: Path, commit: str) -> None:
         """Copy the files that ``source`` has now to ``target``, a new workspace of ``commit``."""
 
-    def index(self, path: Path, commit: str) -> Path:
+    def index_path(self, path: Path, commit: str) -> Path:
         """git's index of the commit's files at ``path``; the holder cannot write to it."""
 
     def recover(self) -> None:
@@ -66,7 +69,7 @@ def choose_backend(
     if settings.backend == "overlay" and reason:
         raise UnmetRequirementError(f"backend overlay cannot be used at {settings.worktree_root}: {reason}")
     if settings.backend == "pool" or reason:
-        _log.info("worktrees.backend", extra={"backend": "pool", "reason": reason or "settings"})
+        _log.info("workspace_backend_chosen", extra={"backend": "pool", "reason": reason or "settings"})
         return CheckoutBackend(
             settings.state_dir,
             mirror,

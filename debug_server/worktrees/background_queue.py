@@ -40,6 +40,6 @@ class BackgroundQueue:
             try:
                 job()
             except (OSError, WorktreePoolError) as error:  # for example a full disk
-                _LOG.warning("background_job_failed", extra={"chore": self._name, "error": str(error)})
+                _LOG.warning("background_job_failed", extra={"queue": self._name, "error": str(error)})
             except Exception:  # noqa: BLE001 - the boundary of one job: the jobs behind it must still run
-                _LOG.error("background_job_failed", extra={"chore": self._name}, exc_info=True)
+                _LOG.error("background_job_failed", extra={"queue": self._name}, exc_info=True)

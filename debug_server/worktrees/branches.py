@@ -8,13 +8,14 @@ The branch is never reset, moved or deleted. Commits that no branch would contai
 from __future__ import annotations
 
 import hashlib
+import os
 import stat
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from debug_server.disk import Leftover, empty_folder, remove_tree
+from debug_server.disk import Leftover, empty_folder, open_folder, remove_tree, write_draft
 from debug_server.errors import ConflictError, InvalidInputError, WorktreePoolError
 from debug_server.worktrees.git import GitPlace, GitResult, require, run_git
 from debug_server.worktrees.git_dirs import common_dir
@@ -26,7 +27,7 @@ from debug_server.worktrees.workspace_diff import diff_workspace
 KEPT_REFS = "refs/debug-server/kept"
 _HEADS = "refs/heads/"
 _TIMEOUT = 120.0
-_CREATED = b"made"  # content of the marker file: add() created the directory
+_CREATED = b"made"  # content of the marker file, if add() created the directory; stored on disk, do not change
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,6 +76,7 @@ def check_free(tree: BranchWorktree, *, locks_dir: Path) -> None:
 def add(tree: BranchWorktree, *, locks_dir: Path) -> None:
     """Create the worktree, unless an earlier attempt did; WorktreePoolError when it cannot be created."""
     with _locked(tree, locks_dir):
+        _check_place(tree)
         registered, mark = _registered(tree, locks_dir), _marker(tree, locks_dir)
         if (taken := _conflict(tree, registered, ours=mark.exists())) is not None:
             raise WorktreePoolError(taken)
@@ -83,6 +85,13 @@ def add(tree: BranchWorktree, *, locks_dir: Path) -> None:
             return
         with _view(tree, locks_dir, writable=True) as place:
             _add(tree, mark, place)
+
+
+def _check_place(tree: BranchWorktree) -> None:
+    try:
+        tree.trust.check_place(tree.path)
+    except InvalidInputError as error:
+        raise WorktreePoolError(str(error)) from error
 
 
 def _view(tree: BranchWorktree, locks_dir: Path, *, writable: bool = False) -> AbstractContextManager[GitPlace]:
@@ -94,8 +103,9 @@ def _add(tree: BranchWorktree, mark: Path, place: GitPlace) -> None:
     exists = run_git("show-ref", "--verify", "--quiet", f"{_HEADS}{tree.branch}", place=place).ok
     wanted = [str(tree.path), tree.branch] if exists else ["-b", tree.branch, str(tree.path), _head(tree, place)]
     with _directory(tree.path, mark):
+        _check_place(tree)
         made = run_git("worktree", "add", *wanted, place=place, timeout=_TIMEOUT)
-        require(made, f"a worktree of {tree.repository} for {tree.branch!r} at {tree.path}")
+        require(made, f"creating a worktree of {tree.repository} for {tree.branch!r} at {tree.path}")
         _point_to_repository(tree)
 
 
@@ -104,9 +114,8 @@ def _point_to_repository(tree: BranchWorktree) -> None:
     pointer = tree.path / ".git"
     for note in (common_dir(tree.repository) / "worktrees").glob("*/gitdir"):
         if note.read_text(errors="surrogateescape").rstrip("\n") == str(pointer):
-            draft = pointer.with_name(".git.new")
-            draft.write_text(f"gitdir: {note.parent}\n", errors="surrogateescape")
-            draft.replace(pointer)
+            with open_folder(tree.path) as folder, write_draft(folder.descriptor, pointer.name, replace=True) as file:
+                file.write(os.fsencode(f"gitdir: {note.parent}\n"))
 
 
 @contextmanager
@@ -120,7 +129,7 @@ def _directory(path: Path, mark: Path) -> Iterator[None]:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with suppress(FileExistsError):
-            path.mkdir()
+            path.mkdir(mode=0o755)  # also where a umask of 002 would let a group in
             mark.write_bytes(_CREATED)
         mode = stat.S_IMODE(path.stat().st_mode)
     except OSError as error:
@@ -154,15 +163,15 @@ def remove(tree: BranchWorktree, *, locks_dir: Path, patch_path: Path) -> Remova
             patch = _save_changes(tree, locks_dir, known, patch_path)
         except (WorktreePoolError, OSError) as error:
             return Removal(removed=False, message=f"left in place because its changes could not be saved: {error}")
-        done = _removed(tree, locks_dir, patch, directory=mark.read_bytes() == _CREATED)
+        done = _remove_files(tree, locks_dir, patch, directory=mark.read_bytes() == _CREATED)
         if done.removed:
             mark.unlink()
         return done
 
 
-def _removed(tree: BranchWorktree, locks_dir: Path, patch: Path | None, *, directory: bool) -> Removal:
+def _remove_files(tree: BranchWorktree, locks_dir: Path, patch: Path | None, *, directory: bool) -> Removal:
     # Not by `git worktree remove`, which deletes through mounts.
-    left = remove_tree(tree.path, real=True) if directory else empty_folder(tree.path, real=True)
+    left = remove_tree(tree.path, no_links=True) if directory else empty_folder(tree.path, no_links=True)
     with _view(tree, locks_dir) as place:
         run_git("worktree", "unlock", str(tree.path), place=place)  # prune skips a locked worktree
         run_git("worktree", "prune", place=place, timeout=_TIMEOUT)
@@ -203,7 +212,7 @@ def _held_by_branch(place: GitPlace, commit: str) -> bool:
 def _head(tree: BranchWorktree, place: GitPlace) -> str:
     """The commit that is checked out in the repository itself."""
     found = run_git("rev-parse", "--verify", "HEAD^{commit}", place=place)
-    return require(found, f"the commit that {tree.repository} is at").decode().strip()
+    return require(found, f"finding the HEAD commit of {tree.repository}").decode().strip()
 
 
 def _conflict(tree: BranchWorktree, registered: list[_Registered], *, ours: bool) -> str | None:
@@ -213,7 +222,7 @@ def _conflict(tree: BranchWorktree, registered: list[_Registered], *, ours: bool
         if item.branch == tree.branch and item.path != tree.path:
             return f"branch {tree.branch!r} is checked out at {item.path}"
         if item.path == tree.path:
-            return f"{tree.path} is already a worktree of {item.branch or 'a commit without a branch'}"
+            return f"{tree.path} is already a worktree with {item.branch or 'a commit without a branch'} checked out"
     if any(item.path == tree.path for item in registered):
         return None
     if tree.path.is_symlink() or tree.path.is_file() or (tree.path.is_dir() and any(tree.path.iterdir())):

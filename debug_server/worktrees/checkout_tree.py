@@ -20,7 +20,7 @@ Discard = Callable[[Path], None]
 
 
 def remove_untracked(tree: Path, index: Path, like: Path, discard: Discard) -> None:
-    """Remove everything the index does not name, and give each folder the attributes of ``like``, a new folder.
+    """Remove everything the index does not name, and give each folder the attributes of the new folder ``like``.
 
     Files that the index names stay as they are. OSError where something cannot be removed, or where a folder has become
     a link meanwhile: each folder is held open, so nothing outside the tree is changed or removed.

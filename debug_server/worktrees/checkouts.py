@@ -42,13 +42,13 @@ class CheckoutBackend:
         budget: int | None = None,
     ) -> None:
         self._gitdirs = state_dir / "gitdirs"
-        self._replaced = state_dir / "aside"  # also incomplete spares
+        self._replaced = state_dir / "aside"  # checkouts that were replaced, and spares that are not complete yet
         trash, spares = state_dir / "trash", state_dir / "spares"
         for path in (self._gitdirs, self._replaced, trash, spares):
             path.mkdir(parents=True, exist_ok=True)
         self._trash = Trash(trash)
         self._spares = SpareCheckouts(spares, self._replaced, self._trash, self)
-        self._being_made: set[str] = set()  # commits for which one more spare is being made
+        self._building_spares: set[str] = set()  # commits for which one more spare is being made
         self._max_checkouts = max_checkouts
         self._budget = budget
         self._mirror = mirror
@@ -111,9 +111,9 @@ class CheckoutBackend:
 
     def fork(self, source: Path, target: Path, commit: str) -> None:
         """Copy what the holder changed, ignored and special files too, and the holder's ``.git``."""
-        checkout_tree.copy_changes(source, self.index(source, commit), target, self._trash.discard)
+        checkout_tree.copy_changes(source, self.index_path(source, commit), target, self._trash.discard)
 
-    def index(self, path: Path, commit: str) -> Path:
+    def index_path(self, path: Path, commit: str) -> Path:
         """The index in the gitdir of the workspace."""
         del commit
         return self._place(path).git_dir / "index"
@@ -173,16 +173,16 @@ class CheckoutBackend:
 
     def request_spare(self, commit: str) -> None:
         """Make one more checkout of ``commit`` in the background, unless there are enough or one is being made."""
-        existing = self._spares.count() + len(list(self._gitdirs.iterdir())) + len(self._being_made)
-        if existing < self._max_checkouts and commit not in self._being_made:
-            self._being_made.add(commit)
+        existing = self._spares.count() + len(list(self._gitdirs.iterdir())) + len(self._building_spares)
+        if existing < self._max_checkouts and commit not in self._building_spares:
+            self._building_spares.add(commit)
             self._spares.later(partial(self._make_spare, commit))
 
     def _make_spare(self, commit: str) -> None:
         try:
             self._spares.add(partial(self._create, commit=commit))
         finally:
-            self._being_made.discard(commit)
+            self._building_spares.discard(commit)
 
     def clean_checkout(self, place: GitPlace, lock: int) -> bool:
         """Restore every tracked file and remove every other one; False when that is not possible."""

@@ -19,7 +19,7 @@ from debug_server.model import without_credentials
 
 ALLOWED_PROTOCOLS = ("file", "https", "http", "ssh", "git")
 DEFAULT_TIMEOUT = 120.0
-# While its block runs, a cancellation calls the argument.
+# Returns a context manager: a cancellation during its block calls the given function.
 OnCancel = Callable[[Callable[[], object]], AbstractContextManager[None]]
 _MAX_LINES, _MAX_LINE_CHARACTERS = 8, 400
 
@@ -88,7 +88,7 @@ _CORRUPT = (
     "failed to unpack tree",
     "unable to find",
 )
-# What git, and the shell that it starts helpers by, print when no further process or thread can be created.
+# Printed by git, or by the shell that it starts helpers with, when no more processes or threads can be created.
 _EXHAUSTED = re.compile(r"^(?!remote: ).*(?:: Resource temporarily unavailable|: \d+: Cannot fork)$", re.MULTILINE)
 
 
@@ -115,15 +115,15 @@ class GitResult:
         if _REMOTE_UNREADABLE in lines:
             why = [line[:_MAX_LINE_CHARACTERS] for line in lines if line not in _ADVICE]
             return "; ".join(why[-_MAX_LINES:])
-        said = [line for line in lines if line.startswith(("fatal:", "error:", "remote:"))] or list(lines)
-        if not said:
+        errors = [line for line in lines if line.startswith(("fatal:", "error:", "remote:"))] or list(lines)
+        if not errors:
             return f"git ended with status {self.returncode}"
-        more = [f"… and {len(said) - _MAX_LINES} more lines"] if len(said) > _MAX_LINES else []
-        return "; ".join([*(line[:_MAX_LINE_CHARACTERS] for line in said[:_MAX_LINES]), *more])
+        more = [f"… and {len(errors) - _MAX_LINES} more lines"] if len(errors) > _MAX_LINES else []
+        return "; ".join([*(line[:_MAX_LINE_CHARACTERS] for line in errors[:_MAX_LINES]), *more])
 
     @property
     def exhausted(self) -> bool:
-        """Whether git, or what it started, could not get a process or thread: it says nothing about the request."""
+        """Whether git or a helper could create no process or thread: that says nothing about the request."""
         return not self.ok and _EXHAUSTED.search(self.stderr) is not None
 
     @property
@@ -163,10 +163,10 @@ def run_git(
     lock: int | None = None,
     on_cancel: OnCancel | None = None,
 ) -> GitResult:
-    """Run git to its end; a non-zero status is a result, not an exception, but where git could get no process or
-    thread (ResourcesExhaustedError). Past ``timeout`` its group is killed.
+    """Run git and wait for it. A non-zero status is returned, not raised.
 
-    ``instead_of`` is an address to ask, and the one that it stands for.
+    ResourcesExhaustedError if git could create no process or thread; WorktreePoolError after ``timeout``, when its
+    process group is killed. ``instead_of`` is (the address to use, the address that it replaces).
 
     A cancellation through ``on_cancel`` kills git: its status is then -SIGKILL.
 
@@ -192,14 +192,14 @@ def run_git(
 
 
 def _redirection(instead_of: tuple[str, str] | None) -> dict[str, str]:
-    """By variables: ``-c`` ends the key at the first ``=``, which may be in the address."""
+    """The setting as environment variables: ``-c`` ends the key at the first ``=``, which an address may contain."""
     if instead_of is None:
         return {}
-    (address, shown), number = instead_of, len(_FORCED_SETTINGS)  # after those that are always there
+    (address, replaced), number = instead_of, len(_FORCED_SETTINGS)  # numbered after the forced settings
     return {
         "GIT_CONFIG_COUNT": str(number + 1),
         f"GIT_CONFIG_KEY_{number}": f"url.{address}.insteadOf",
-        f"GIT_CONFIG_VALUE_{number}": shown,
+        f"GIT_CONFIG_VALUE_{number}": replaced,
     }
 
 
@@ -249,7 +249,7 @@ def _finish(
     result = GitResult(
         returncode=process.returncode, stdout=out, stderr=without_credentials(err.decode(errors="replace"))
     )
-    if result.exhausted:  # no answer: it must not count as a patch that does not apply, or a remote that is away
+    if result.exhausted:  # callers must not take it for a patch that does not apply, or for an unreachable remote
         raise ResourcesExhaustedError(
             "git could not create another process or thread (limit of processes reached): retry later"
         )
@@ -257,7 +257,7 @@ def _finish(
 
 
 def require(result: GitResult, doing: str) -> bytes:
-    """The output; for a failure, the error that ``error_for`` finds."""
+    """The output of git; if git failed, raises the error of ``error_for``."""
     if result.ok:
         return result.stdout
     raise error_for(result, doing)

@@ -5,7 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from debug_server.disk import read_bounded
 from debug_server.errors import InvalidInputError
+
+_MAX_POINTER = 64 << 10  # bytes of a file that holds one path
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,18 +25,34 @@ def common_dir(repository: Path) -> Path:
 
 
 def find_git_dirs(repository: Path) -> GitDirs:
-    """InvalidInputError when ``repository`` is not the root of one."""
+    """InvalidInputError when ``repository`` is not the root of one.
+
+    It may be another user's, and change meanwhile: reads are bounded, and never block on a pipe or follow a link.
+    """
     try:
         found = repository / ".git"
-        if found.is_file():
-            found = (repository / found.read_text(errors="replace").removeprefix("gitdir:").strip()).resolve()
-        elif not found.is_dir():
+        if not found.exists():
             found = repository
-        common, pointer = found, found / "commondir"
-        if pointer.is_file():
-            common = (found / pointer.read_text(errors="replace").strip()).resolve()
+        elif not found.is_dir():
+            found = pointed_dir(found)
+        common = common_of(found)
         if not (common / "HEAD").is_file() or not (common / "objects").is_dir():
             raise InvalidInputError(f"{repository} is not the root of a git repository")
     except OSError as error:
-        raise InvalidInputError(f"{repository} cannot be read: {error.strerror}") from error
+        raise InvalidInputError(f"{error.filename or repository} cannot be read: {error.strerror}") from error
     return GitDirs(git_dir=found.resolve(), common=common.resolve())
+
+
+def pointed_dir(pointer: Path) -> Path:
+    """The git directory that a ``.git`` file names; OSError when it cannot be read."""
+    return (pointer.parent / _text(pointer).removeprefix("gitdir:").strip()).resolve()
+
+
+def common_of(git_dir: Path) -> Path:
+    """The git directory that a working tree's own one shares with others: the same, unless it names another."""
+    pointer = git_dir / "commondir"
+    return (git_dir / _text(pointer).strip()).resolve() if pointer.exists() else git_dir
+
+
+def _text(pointer: Path) -> str:
+    return read_bounded(pointer, _MAX_POINTER).decode(errors="surrogateescape")

@@ -17,7 +17,7 @@ _MAX_LINKED = 10_000  # folders reached through a link; the number of real folde
 
 
 def matches(root: Path, pattern: str, unread: Callable[[str, OSError], object]) -> Iterator[str]:
-    """Names relative to ``root`` of everything but real folders; ``.git`` at the top is skipped.
+    """The matching names, relative to ``root``, of everything but real folders; ``.git`` at the top is skipped.
 
     ``**`` matches any number of real folders, and at the end also their contents; other parts follow links.
     Each folder is read once, for all the parts of the pattern that it can match.

@@ -134,7 +134,7 @@ class WorktreeLease:
     pool: LeasingPool = field(repr=False)
     generation: int
     released: bool = False
-    left: str | None = None  # what could not be removed at the release
+    left: str | None = None  # after the release: what could not be removed, as a message
 
     def release(self, clean: bool = True) -> None:
         """Give the workspace back; a second call does nothing. LeaseLostError if the lease is over."""

@@ -66,7 +66,7 @@ class Mirror:
 
     @property
     def _shallow(self) -> Path:
-        """git's list of commits without their parents; only the mirror of a shallow clone has it."""
+        """git's list of the commits whose parents were not fetched; only the mirror of a shallow clone has it."""
         return self.bare_path / "shallow"
 
     @property
@@ -265,7 +265,7 @@ class Mirror:
         self._stamp.write_text(repr(started))
 
     def _fetch_from(self, *what: str, place: GitPlace | None = None) -> GitResult:
-        """Fetch, also from a shallow clone; commits that it got meanwhile are fetched too."""
+        """Fetch, even if the remote is a shallow clone; commits that the clone has received since are fetched too."""
         if place is None and self._shallow.exists():
             result = self._run_fetch("--unshallow", *what, place=self.place)
             if result.ok or result.stderr.strip():  # without output: the remote has no branch and no tag

@@ -103,7 +103,7 @@ class OverlayBackend:
         with self._trees.hold(commit) as tree:
             self._mount(target, tree, copy_of=self._uppers / source.name / "files")
 
-    def index(self, path: Path, commit: str) -> Path:
+    def index_path(self, path: Path, commit: str) -> Path:
         """The index in the tree."""
         del path
         with self._trees.hold(commit) as tree:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import atexit
 import logging
 import math
+import os
 import secrets
 import time
 from collections.abc import Callable, Iterator
@@ -15,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from debug_server.disk import make_private
+from debug_server.disk.ownership import Owner, remove_dead
 from debug_server.errors import (
     CapacityExhaustedError,
     ConflictError,
@@ -28,6 +31,7 @@ from debug_server.worktrees.leases import InUse, LeaseHolders, WorktreeLease, Wo
 from debug_server.worktrees.locks import file_lock, remove_abandoned
 from debug_server.worktrees.mirror import Mirror
 from debug_server.worktrees.patches import SessionPatch, apply_patch
+from debug_server.worktrees.process_leases import ProcessLeases
 from debug_server.worktrees.processes import processes_under
 from debug_server.worktrees.quarantine import Quarantine
 from debug_server.worktrees.settings import WorktreePoolSettings
@@ -64,7 +68,9 @@ class WorktreePool:
         self._store = metadata_store
         self._now = now or (lambda: datetime.now(UTC))
         self._in_use = in_use
-        self._holders = holders
+        # Without ``holders``, an owner file in the pool's own folder shows whether this process is alive.
+        self._own_leases = ProcessLeases(owners_dir=self._owners_dir, process=lambda: self._owner.name)
+        self._holders: LeaseHolders = holders or self._own_leases
         self._last_recovery = -math.inf
         self.mirror = self._mirror(settings.bare_path, settings.remote_url)
         self._submodules = Submodules(self.mirror, self._mirror) if settings.submodules else None
@@ -78,6 +84,17 @@ class WorktreePool:
             refresh_age=self.settings.refresh_age.total_seconds(),
             trust=self.settings.trust,
         )
+
+    @property
+    def _owners_dir(self) -> Path:
+        return self.settings.state_dir / "owners"
+
+    @cached_property
+    def _owner(self) -> Owner:
+        """Its file shows until the end of this process that it is alive."""
+        owner, pid = Owner(self._owners_dir), os.getpid()
+        atexit.register(lambda: owner.close() if os.getpid() == pid else None)  # not at the end of a forked child
+        return owner
 
     @cached_property
     def backend(self) -> WorkspaceBackend:
@@ -155,7 +172,7 @@ class WorktreePool:
                 lease.path,
                 lease.commit_sha,
                 objects=self.mirror.objects,
-                index=self.backend.index(lease.path, lease.commit_sha),
+                index=self.backend.index_path(lease.path, lease.commit_sha),
                 submodules=self._submodules.of(lease.commit_sha) if self._submodules else None,
                 scratch=self._scratch,
             )
@@ -216,15 +233,17 @@ class WorktreePool:
         self._quarantine.retry(self.backend.discard)
         self.backend.recover()
         remove_abandoned(self._scratch)
+        remove_dead(self._owners_dir)
         return paths
 
     def _expire_abandoned(self) -> None:
         """Let the leases of dead processes expire now: nobody will renew or release them."""
-        if self._holders is None:
-            return
         now = self._now()
         running = [row for row in self._rows() if row.lease_expires_at is not None and row.lease_expires_at > now]
-        for row in self._holders.abandoned(running):
+        kinds: list[LeaseHolders] = [self._own_leases]
+        if self._holders is not self._own_leases:
+            kinds.append(self._holders)
+        for row in [row for kind in kinds for row in kind.abandoned(running)]:
             if row.lease_token is not None and self._store.worktrees.renew(
                 row.id, row.lease_token, row.generation, now
             ):
@@ -312,7 +331,7 @@ class WorktreePool:
             commit_sha=request.commit,
             environment_hash=request.environment_hash,
             expires_at=self._now() + self.settings.lease_ttl,
-            process=self._holders.process if self._holders is not None else None,
+            process=self._holders.process,
         )
         if leased is None:
             return None

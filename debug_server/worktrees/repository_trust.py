@@ -11,13 +11,14 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from debug_server.disk import why_replaceable
+from debug_server.disk import is_shared, read_bounded, why_replaceable
 from debug_server.errors import InvalidInputError
 from debug_server.worktrees.git_dirs import find_git_dirs
 from debug_server.worktrees.patch_text import unquote_name
 
 _CHECKED_PARTS = ("HEAD", "config", "objects", "refs", "objects/info/alternates")
 _MAX_ALTERNATES = 32
+_MAX_ALTERNATES_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,23 +33,23 @@ class Trust:
         self._check_above(repository, _places(repository))
 
     def _check_above(self, repository: Path, places: Iterable[Path]) -> None:
-        """Nobody may put another repository in their place after their owner was checked."""
+        """InvalidInputError if another user could replace one of ``places`` after its owner was checked."""
         owners = {0} | self._owners()
         for place in places:
-            if not self._lists(place) and (reason := why_replaceable(place, owners)) is not None:
+            if not self._is_listed(place) and (reason := why_replaceable(place, owners)) is not None:
                 raise InvalidInputError(self._replaceable(repository, place, reason))
 
     def _check_parts(self, repository: Path, parts: Iterable[Path]) -> None:
         owners = self._owners()
         for part in parts:
             found = {part.lstat().st_uid, part.stat().st_uid}
-            if not found <= owners and not self._lists(part):
+            if not found <= owners and not self._is_listed(part):
                 raise InvalidInputError(self._refusal(repository, part, min(found - owners)))
 
     def _owners(self) -> set[int]:
         return _own_users() | {uid for item in self.listed if (uid := _uid(item)) is not None}
 
-    def _lists(self, part: Path) -> bool:
+    def _is_listed(self, part: Path) -> bool:
         real = Path(os.path.realpath(part))
         return any(real.is_relative_to(os.path.realpath(item)) for item in self.listed if item.startswith("/"))
 
@@ -60,6 +61,25 @@ class Trust:
             self._check_parts(folder, [folder])
             self._check_above(folder, [folder])
 
+    def check_place(self, path: Path) -> None:
+        """InvalidInputError if others could use a directory that is or will be at ``path``, or put another one there.
+
+        Check it again once it is made: in a sticky folder, others may make it first.
+        """
+        owners = {0} | self._owners()
+        reason = None if self._is_listed(path) else why_replaceable(path, owners, may_be_missing=True)
+        if reason is not None:
+            raise InvalidInputError(
+                f"{path} is not used, because other users could put something else in its place: {reason}. Use a path "
+                "whose parent folders are yours, or remove the write permission of others (chmod go-w)"
+            )
+        if not os.path.lexists(path):
+            return
+        if (owner := path.lstat().st_uid) not in _own_users():
+            raise InvalidInputError(f"{path} belongs to {_name(owner)}, not to {_name(os.geteuid())}: use another path")
+        if path.is_dir() and is_shared(path):
+            raise InvalidInputError(f"other users may write to {path}: remove their permission (chmod go-w)")
+
     def _refusal(self, repository: Path, part: Path, uid: int) -> str:
         return (
             f"repository {repository} belongs to another user: {part} is owned by {_name(uid)} and this server runs as "
@@ -69,7 +89,7 @@ class Trust:
     def _replaceable(self, repository: Path, place: Path, reason: str) -> str:
         return (
             f"repository {repository} is not used, because other users could put another one in its place: above "
-            f"{place}, {reason}. Take their right to write (chmod go-w), or: {self._advice(repository)}"
+            f"{place}, {reason}. Remove their write permission (chmod go-w), or: {self._advice(repository)}"
         )
 
     def _advice(self, repository: Path) -> str:
@@ -85,14 +105,16 @@ def _parts(repository: Path) -> Iterator[Path]:
     yield repository
     if repository.is_file():
         return
+    if (entry := repository / ".git").exists():  # judged before it is read
+        yield entry
     dirs = find_git_dirs(repository)
-    candidates = (repository / ".git", dirs.git_dir, dirs.common, *(dirs.common / name for name in _CHECKED_PARTS))
+    candidates = (dirs.git_dir, dirs.common, *(dirs.common / name for name in _CHECKED_PARTS))
     yield from dict.fromkeys(path for path in candidates if path.exists())
     yield from _alternate_folders(dirs.common / "objects")
 
 
 def _places(repository: Path) -> Iterator[Path]:
-    """What is found by its path and read after the check."""
+    """The folders and files that git opens by path after the check."""
     yield repository
     if repository.is_file():
         return
@@ -121,7 +143,7 @@ def _alternate_folders(objects: Path) -> Iterator[Path]:
 
 def _alternates(objects: Path) -> list[str]:
     try:
-        text = (objects / "info" / "alternates").read_bytes()
+        text = read_bounded(objects / "info" / "alternates", _MAX_ALTERNATES_BYTES)
     except (FileNotFoundError, NotADirectoryError):
         return []
     except OSError as error:

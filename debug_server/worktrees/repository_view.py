@@ -65,18 +65,21 @@ def remote_view(url: str, trust: Trust, *, folder: Path) -> Iterator[str]:
         yield url
         return
     try:
-        _check_repository(found)
+        _check_exists(found)
+        find_git_dirs(found)
     except InvalidInputError as error:
         raise RemoteUnreachableError(str(error)) from error
     with repository_view(found, trust, folder=folder) as view:
         yield str(view.git_dir)
 
 
-def check_remote_is_there(url: str) -> None:
-    """InvalidInputError when the address is a path on this machine without a repository or a bundle."""
+def check_remote_is_there(url: str, trust: Trust) -> None:
+    """InvalidInputError when the address is a path on this machine without a bundle or a repository that is trusted."""
     path = local_path(url)
-    if path is not None and not _found(path).is_file():
-        _check_repository(_found(path))
+    if path is None or (found := _found(path)).is_file():
+        return
+    _check_exists(found)
+    trust.check(found)
 
 
 def _found(path: Path) -> Path:
@@ -84,10 +87,9 @@ def _found(path: Path) -> Path:
     return next((item for item in (path, path.with_name(f"{path.name}.git")) if item.exists()), path)
 
 
-def _check_repository(path: Path) -> None:
+def _check_exists(path: Path) -> None:
     if not path.exists():
         raise InvalidInputError(f"{path} does not exist")
-    find_git_dirs(path)
 
 
 def local_path(url: str) -> Path | None:

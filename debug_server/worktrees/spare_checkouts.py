@@ -55,7 +55,7 @@ class SpareCheckouts:
             # Killed in between, a tree without gitdir is left: prepare() removes it.
             git_dir.rename(draft / "git")
             tree.rename(draft / "tree")
-            spare = self._show(draft)
+            spare = self._publish(draft)
         if released:
             self._released.add(spare)
         self.later(partial(self._clean_if_free, spare))
@@ -65,9 +65,9 @@ class SpareCheckouts:
         with scratch_folder(self._drafts) as draft:
             make(_place(draft))
             (draft / "git" / CLEAN).touch()
-            self._show(draft)
+            self._publish(draft)
 
-    def _show(self, draft: Path) -> Path:
+    def _publish(self, draft: Path) -> Path:
         return draft.rename(self._folder / secrets.token_hex(8))
 
     def take(self, commit: str, tree: Path, git_dir: Path) -> bool:

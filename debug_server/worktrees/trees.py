@@ -129,7 +129,7 @@ class TreeCache:
         finally:
             detach(view)
         names = _files_of(root)
-        if _is_exact(names):
+        if _fits_layer(names):
             backdate(root, root / ".git" / "index", names)
             return True
         return False
@@ -232,7 +232,7 @@ def _files_of(root: Path) -> list[bytes]:
     return names
 
 
-def _is_exact(names: list[bytes]) -> bool:
+def _fits_layer(names: list[bytes]) -> bool:
     """False with a changed ``.gitattributes``, which affects files outside the layer, and for too many files."""
     return len(names) <= MAX_LAYER_FILES and not any(name.rsplit(b"/", 1)[-1] == b".gitattributes" for name in names)
 

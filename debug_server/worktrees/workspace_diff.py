@@ -14,6 +14,7 @@ from pathlib import Path
 
 from debug_server.errors import WorktreePoolError
 from debug_server.worktrees.git import GitPlace, require, run_git
+from debug_server.worktrees.git_dirs import common_of, pointed_dir
 from debug_server.worktrees.gitdir import scratch_gitdir
 from debug_server.worktrees.index_timestamps import recheck_changed
 from debug_server.worktrees.submodules import Gitlink, gitlinks_of
@@ -160,12 +161,12 @@ def _list_folder(top: int, folder: str) -> dict[str, bool]:
 
 def _objects_of(path: Path) -> Path:
     git_dir = path / ".git"
-    if git_dir.is_file():
-        git_dir = (path / git_dir.read_text().removeprefix("gitdir:").strip()).resolve()
-    common = git_dir / "commondir"
-    if common.is_file():
-        git_dir = (git_dir / common.read_text().strip()).resolve()
-    objects = git_dir / "objects"
+    try:
+        if git_dir.exists() and not git_dir.is_dir():
+            git_dir = pointed_dir(git_dir)
+        objects = common_of(git_dir) / "objects"
+    except OSError as error:
+        raise WorktreePoolError(f"{error.filename} cannot be read: {error.strerror}") from error
     if not objects.is_dir():
         raise WorktreePoolError(f"{path} is not a workspace: it has no git objects")
     return objects

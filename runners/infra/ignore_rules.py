@@ -71,7 +71,7 @@ def _listed(text: str) -> list[object]:
 def _rules(value: object) -> list[str]:
     items = [value] if isinstance(value, str) else value
     if not isinstance(items, list):
-        raise JobError("rules and remove are lists of texts")
+        raise JobError("rules and remove must be lists of strings")
     return [rule for item in items[: MAX_RULES + 1] if (rule := _rule(item))]
 
 

@@ -86,7 +86,7 @@ def _text(name: str, value: object) -> str:
         return value
     if name == "payload":
         return json.dumps(value, ensure_ascii=False)
-    raise JobError(f"the event's {name} is a {type(value).__name__}, not a text")
+    raise JobError(f"the event's {name} is a {type(value).__name__}, not a string")
 
 
 def changed_paths(event: Event) -> list[str]:

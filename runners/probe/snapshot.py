@@ -17,7 +17,8 @@ from runners.kit.tree import Tree
 
 MANIFESTS = ".manifests"
 SKIPPED = {".git"}
-# A second change within a tick of the clock keeps the time, so newer files are copied again next time.
+# Nanoseconds. A second change within one clock tick does not change the mtime, so files that were changed that
+# recently are copied again by the next sync.
 TICK = 20_000_000
 LARGEST_MANIFEST = 512 << 20
 

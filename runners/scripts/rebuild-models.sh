@@ -33,7 +33,7 @@ fi
 failed=0
 for path in "${files[@]}"; do
     if ! name=$(name_of "$path"); then
-        printf 'model: %q gives no model name: small letters, digits, ., _ and -\n' "$path" >&2
+        printf 'model: %q gives no model name: use only lower-case letters, digits, ., _ and -\n' "$path" >&2
         failed=1
     elif ! { exec 9<"$path" && flock --wait 30 9; }; then
         say "$path has been in use by another build for 30 s; try again" >&2

@@ -39,21 +39,21 @@ class Finding:
 
 
 class Scanner:
-    """Scans files; ``unread`` lists those that were too large or unreadable."""
+    """Scans files; ``not_scanned`` lists those that were too large or unreadable."""
 
     def __init__(self, patterns: tuple[str, ...]) -> None:
         prefixes = b"|".join(re.escape(pattern.encode("utf-8", "replace")) for pattern in patterns)
         self._pattern = re.compile(rb"(?<![A-Za-z0-9])(?:" + prefixes + rb")" + REST)
         # Used line by line: the library's scan of a file opens the file again for each line.
         self._detectors = [from_plugin_classname(name) for name in DETECTORS]
-        self.unread: list[str] = []
+        self.not_scanned: list[str] = []
 
     def scan(self, tree: Tree, path: str) -> Iterator[Finding]:
         """The findings in a file, by line; binary files are searched only for listed prefixes."""
         try:
             data = tree.read(path, limit=MAX_BYTES)
         except JobError:
-            self.unread.append(path)
+            self.not_scanned.append(path)
             return
         if data is None:
             return

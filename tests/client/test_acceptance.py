@@ -130,7 +130,7 @@ def test_errors_come_back_as_classes(client: DebugServerClient) -> None:
 
 
 def test_a_text_is_not_taken_for_a_list(client: DebugServerClient, server: ServerProcess) -> None:
-    """A text as argv, or where a list of texts belongs, is refused by both clients and named; nothing is sent."""
+    """A text as argv, or where a list of strings belongs, is refused by both clients and named; nothing is sent."""
     session = client.open_session("project", "main")
     attempts: list[Callable[[], object]] = [
         lambda: client.submit_command(session.id, "ls -l"),
@@ -138,7 +138,7 @@ def test_a_text_is_not_taken_for_a_list(client: DebugServerClient, server: Serve
         lambda: asyncio.run(_awaited_text(server, session.id)),
     ]
     for send in attempts:
-        with pytest.raises(InvalidInputError, match=r"'ls -l' is one text: .*\[\"sh\", \"-c\", text\]"):
+        with pytest.raises(InvalidInputError, match=r"'ls -l' is a string: .*\[\"sh\", \"-c\", line\]"):
             send()
     others: dict[str, Callable[[], object]] = {
         "commands": lambda: client.open_session("project", "main", commands="ls -l"),
@@ -148,7 +148,7 @@ def test_a_text_is_not_taken_for_a_list(client: DebugServerClient, server: Serve
         "scopes": lambda: client.create_token("letters", scopes="admin"),
     }
     for name, call in others.items():
-        with pytest.raises(InvalidInputError, match=rf"{name} '.*' is one text: write a list"):
+        with pytest.raises(InvalidInputError, match=rf"{name} '.*' is a string: write a list"):
             call()
     assert client.list_commands(session.id).items == []
     client.close_session(session.id)

@@ -10,9 +10,9 @@ import pytest
 
 from debug_server import errors
 from debug_server.client import AsyncDebugServerClient, DebugServerClient, calls
-from debug_server.client.failures import classes_by_code, refusal
+from debug_server.client.failures import classes_by_code, error_from_response
 from debug_server.errors import DebugServerError
-from debug_server.messages import FORMS, OPERATIONS
+from debug_server.messages import OPERATIONS, VARIANTS
 from debug_server.service.errors_table import ERRORS, mapping_of
 
 CLIENTS = (DebugServerClient, AsyncDebugServerClient)
@@ -55,7 +55,7 @@ def test_each_call_has_a_route_and_the_fields_of_its_request() -> None:
         given = set(inspect.signature(build).parameters)
         renamed = {"seconds"} if name == "wait_command" else set()
         assert given - renamed <= known, name
-    assert {call.operation for call in (calls.artifact_file(1, 1), calls.session_patch(1))} <= set(FORMS)
+    assert {call.operation for call in (calls.artifact_file(1, 1), calls.session_patch(1))} <= set(VARIANTS)
 
 
 def test_every_error_code_comes_back_as_its_class() -> None:
@@ -64,7 +64,7 @@ def test_every_error_code_comes_back_as_its_class() -> None:
     request = httpx.Request("GET", "http://server/")
     for code, cls in classes_by_code().items():
         body = {"error": {"code": code, "message": "because", "retryable": False}}
-        found = refusal(httpx.Response(ERRORS[code].http, json=body, request=request))
+        found = error_from_response(httpx.Response(ERRORS[code].http, json=body, request=request))
         assert type(found) is cls
         assert str(found) == "because"
         assert mapping_of(found) is ERRORS[code]
@@ -83,7 +83,7 @@ def test_every_error_code_comes_back_as_its_class() -> None:
 def test_an_answer_of_something_else_is_told_by_its_status(status: int, expected: type[DebugServerError]) -> None:
     """A proxy's page, which has no code of ours, becomes the nearest class, and names the address and the status."""
     request = httpx.Request("GET", "http://proxy/sessions")
-    found = refusal(httpx.Response(status, text="<html>", headers={"Retry-After": "3"}, request=request))
+    found = error_from_response(httpx.Response(status, text="<html>", headers={"Retry-After": "3"}, request=request))
     assert type(found) is expected
     assert f"http://proxy/sessions answered {status}" in str(found)
     if isinstance(found, errors.UnavailableError):

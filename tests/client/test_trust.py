@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import json
 import os
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 import grpc
 import httpx
@@ -20,58 +24,15 @@ import pytest
 
 from debug_server.client import AsyncDebugServerClient, DebugServerClient
 from debug_server.client.relay import Relay
-from debug_server.client.trust import HttpTrust, TrustedServer
 from debug_server.errors import AccessError, DebugServerError
-from debug_server.surfaces.cli.connection import find_connection, grpc_connection, save_connection
+from debug_server.sockets.trust import HttpTrust, TrustedServerUser
+from debug_server.surfaces.cli.connection import load_grpc_settings, load_server_settings, save_server_settings
 from debug_server.surfaces.mcp.bridge import Bridge
+from tests.other_users import NOBODY, Taken, taken
 from tests.running import lasting_port
 from tests.surfaces.cli.conftest import Terminal
 
-NOBODY = 65534
-LISTEN = """
-import contextlib, os, socket, sys
-uid, host = int(sys.argv[1]), sys.argv[2]
-os.setuid(uid)
-family = socket.AF_INET6 if ":" in host else socket.AF_INET
-with socket.create_server((host, int(sys.argv[3])), family=family) as listener:
-    print(listener.getsockname()[1], flush=True)
-    while True:
-        connection, _ = listener.accept()
-        if heard := connection.recv(65536):
-            print(heard, flush=True)
-        with contextlib.suppress(OSError):
-            connection.sendall(b"HTTP/1.1 401 Unauthorized\\r\\nContent-Length: 2\\r\\nConnection: close\\r\\n\\r\\n{}")
-        connection.close()
-"""
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
-
-
-class Taken:
-    """A port that another user listens on, and what came there."""
-
-    def __init__(self, process: subprocess.Popen[str]) -> None:
-        assert process.stdout is not None
-        self._process = process
-        self.port = int(process.stdout.readline())
-
-    def heard(self) -> str:
-        """Everything, at the end."""
-        assert self._process.stdout is not None
-        self._process.kill()
-        return self._process.stdout.read()
-
-
-@contextlib.contextmanager
-def taken(host: str, port: int = 0, uid: int = NOBODY) -> Iterator[Taken]:
-    """Another user's listener."""
-    argv = [sys.executable, "-I", "-S", "-c", LISTEN, str(uid), host, str(port)]
-    process = subprocess.Popen(argv, stdout=subprocess.PIPE, text=True)
-    try:
-        yield Taken(process)
-    finally:
-        process.kill()
-        process.wait()
-
 
 Attempt = Callable[[str, str | None], None]
 
@@ -103,7 +64,7 @@ def _bridged(url: str, token: str | None) -> None:
 def _over_grpc(url: str, token: str | None) -> None:
     target = url.removeprefix("http://")
     with (
-        Relay(target, TrustedServer()) as relay,
+        Relay(target, TrustedServerUser()) as relay,
         grpc.insecure_channel(relay.address, options=relay.options) as channel,
     ):
         send = channel.unary_unary("/secret.Secret/Secret")
@@ -225,10 +186,10 @@ def test_the_user_that_is_named_is_trusted(tmp_path: Path) -> None:
     home = {"DEBUG_SERVER_HOME": str(tmp_path)}
     with taken("127.0.0.1") as server:
         url = f"http://127.0.0.1:{server.port}"
-        save_connection({"base_url": url, "token": "secret", "server_uid": NOBODY}, home)
-        over_grpc = grpc_connection(f"127.0.0.1:{server.port}", {}, home, own_port=server.port)
-        assert (over_grpc.token, over_grpc.trusted) == ("secret", TrustedServer(uid=NOBODY))
-        found = find_connection({}, home)
+        save_server_settings({"base_url": url, "token": "secret", "server_uid": NOBODY}, home)
+        over_grpc = load_grpc_settings(f"127.0.0.1:{server.port}", {}, home, own_port=server.port)
+        assert (over_grpc.token, over_grpc.trusted) == ("secret", TrustedServerUser(uid=NOBODY))
+        found = load_server_settings({}, home)
         with (
             DebugServerClient(base_url=url, token=found.token, server_uid=found.server_uid) as client,
             pytest.raises(DebugServerError),
@@ -289,9 +250,9 @@ def test_a_name_is_where_its_connection_goes() -> None:
         pytest.skip("localhost has no IPv6 address here")
     with socket.create_server(("127.0.0.1", 0)) as own, taken("::1", own.getsockname()[1]) as thief:
         with socket.create_connection(("127.0.0.1", thief.port)) as ours:
-            TrustedServer().require(ours, "here")
+            TrustedServerUser().require(ours, "here")
         with socket.create_connection(("::1", thief.port)) as theirs, pytest.raises(AccessError):
-            TrustedServer().require(theirs, "here")
+            TrustedServerUser().require(theirs, "here")
         with (
             contextlib.suppress(DebugServerError),
             DebugServerClient(base_url=f"http://localhost:{thief.port}", token="secret", timeout=0.2) as client,
@@ -303,22 +264,40 @@ def test_a_name_is_where_its_connection_goes() -> None:
 def test_a_library_that_does_not_tell_of_its_connections() -> None:
     """Then nothing is sent at all."""
     request = httpx.Request("GET", "http://127.0.0.1/")
-    HttpTrust(TrustedServer(), lost=httpx.ConnectError).hook(request)
+    HttpTrust(TrustedServerUser(), connection_error=httpx.ConnectError).hook(request)
     with pytest.raises(AccessError, match="httpx"):
         request.extensions["trace"]("http11.send_request_headers.started", {})
 
 
-def test_the_relay_is_for_this_process_alone() -> None:
+def _reached(address: str) -> str:
+    """The name of a relay's socket, for connect()."""
+    return unquote(address.removeprefix("unix:")) if address.startswith("unix:/") else f"\0{address.partition(':')[2]}"
+
+
+@pytest.fixture(params=["private", "a b%41", "open", "long" * 30])
+def relay_folder(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Where temporary files go: one where the relay has a file, also of an odd name, and those where it cannot."""
+    with tempfile.TemporaryDirectory() as short:
+        folder = Path(short) / request.param
+        folder.mkdir()
+        folder.chmod(0o777 if request.param == "open" else 0o700)
+        monkeypatch.setattr(tempfile, "tempdir", str(folder))
+        yield folder
+
+
+def test_the_relay_is_for_this_process_alone(relay_folder: Path) -> None:
     """Another process that finds the relay's name gets nowhere; what this one sends arrives, and it is answered."""
-    ask = "import socket, sys\nwith socket.socket(socket.AF_UNIX) as end:\n end.connect(chr(0) + sys.argv[1])\n"
+    ask = "import socket, sys\nwith socket.socket(socket.AF_UNIX) as end:\n end.connect(eval(sys.argv[1]))\n"
     ask += " sys.exit(len(end.recv(9)))"
     with socket.create_server(("127.0.0.1", 0)) as server:
         server.settimeout(10)
-        with Relay(f"127.0.0.1:{server.getsockname()[1]}", TrustedServer()) as relay:
-            name = relay.address.removeprefix("unix-abstract:")
-            subprocess.run([sys.executable, "-c", ask, name], check=True, timeout=30)
+        with Relay(f"127.0.0.1:{server.getsockname()[1]}", TrustedServerUser()) as relay:
+            is_file = relay.address.startswith("unix:/")
+            assert is_file == (relay_folder.name in ("private", "a b%41")) == any(relay_folder.iterdir())
+            name = _reached(relay.address)
+            subprocess.run([sys.executable, "-c", ask, repr(name)], check=True, timeout=30)
             with socket.socket(socket.AF_UNIX) as ours:
-                ours.connect(f"\0{name}")
+                ours.connect(name)
                 ours.sendall(b"asked")
                 served, _ = server.accept()  # the first one that came
                 with served:
@@ -327,3 +306,29 @@ def test_the_relay_is_for_this_process_alone() -> None:
                     served.shutdown(socket.SHUT_WR)
                     assert ours.recv(9) == b"answered"
                     assert ours.recv(9) == b""
+    assert not any(relay_folder.iterdir())
+
+
+def test_grpc_finds_the_relay(relay_folder: Path) -> None:
+    """Whatever the name of the folder is."""
+    server = grpc.server(ThreadPoolExecutor(1))
+    port = server.add_insecure_port("127.0.0.1:0")
+    server.start()
+    try:
+        with (
+            Relay(f"127.0.0.1:{port}", TrustedServerUser()) as relay,
+            grpc.insecure_channel(relay.address, options=relay.options) as channel,
+        ):
+            grpc.channel_ready_future(channel).result(30)
+    finally:
+        server.stop(None)
+
+
+@needs_root
+def test_another_user_does_not_keep_us_out_of_the_relay() -> None:
+    """He knows the name of its socket, by /proc/net/unix, and cannot connect to it: its queue is ours."""
+    ask = f"import os, socket, sys\nos.setuid({NOBODY})\nwith socket.socket(socket.AF_UNIX) as end:\n"
+    ask += " sys.exit(end.connect_ex(eval(sys.argv[1])))"
+    with Relay("127.0.0.1:9", TrustedServerUser()) as relay:
+        done = subprocess.run([sys.executable, "-c", ask, repr(_reached(relay.address))], check=False, timeout=30)
+    assert done.returncode == errno.EACCES

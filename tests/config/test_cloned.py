@@ -86,9 +86,9 @@ def test_ordinary_settings_of_a_clone_count(tmp_path: Path, environ: Environ) ->
     """A listed shell, limits and a new folder inside the repository are a project's to choose."""
     text = "[runner]\ndefault_shell = '/bin/sh'\n[paths]\nartifacts = 'out/data'\n[limits]\npids = 64\n"
     clone = cloned(environ, tmp_path / "origin", {"config/runner.toml": text})
-    placed = load_runner(environ=environ, cwd=clone)
-    assert (placed.data, placed.loaded.value.runner.default_shell) == (clone / "out/data", "/bin/sh")
-    assert placed.loaded.value.limits.pids == 64
+    runner_config = load_runner(environ=environ, cwd=clone)
+    assert (runner_config.data, runner_config.loaded.value.runner.default_shell) == (clone / "out/data", "/bin/sh")
+    assert runner_config.loaded.value.limits.pids == 64
 
 
 def test_what_the_user_says_counts(tmp_path: Path, environ: Environ) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from debug_server.config import find_place, load_runner, make_data_folder
+from debug_server.config import find_config_location, load_runner, make_data_folder
 from debug_server.config.load import read_table
 from debug_server.config.places import user_data_folder
 from debug_server.errors import ConfigurationError
@@ -47,8 +47,10 @@ def test_the_order(tmp_path: Path, environ: dict[str, str]) -> None:
     settings = tmp_path / "project" / "config" / "runner.toml"
     settings.parent.mkdir()
     settings.write_text("")
-    placed = load_runner(environ=environ, cwd=below)
-    assert placed.data == tmp_path / "project/.artifacts" and placed.place.files("runner.toml") == [settings]
+    runner_config = load_runner(environ=environ, cwd=below)
+    assert runner_config.data == tmp_path / "project/.artifacts" and runner_config.location.files("runner.toml") == [
+        settings
+    ]
     settings.write_text('[paths]\nartifacts = "out"\nlogs = "/var/log/x"\n')
     paths = load_runner(environ=environ, cwd=below).loaded.value.paths
     assert (paths.artifacts, paths.logs) == (tmp_path / "project/out", Path("/var/log/x"))
@@ -79,13 +81,13 @@ def test_what_another_user_put_there_does_not_count(tmp_path: Path, environ: dic
         os.chown(path, OTHER, OTHER)
     here.mkdir()
     for cwd in (here, tmp_path / "shared"):
-        placed = load_runner(environ=environ, cwd=cwd)
-        assert placed.place.found is None and placed.loaded.value.runner.default_shell == "/bin/bash"
+        runner_config = load_runner(environ=environ, cwd=cwd)
+        assert runner_config.location.found is None and runner_config.loaded.value.runner.default_shell == "/bin/bash"
     done = run(environ, tmp_path / "shared", "run", "--quiet", "--", "true")
     assert f"{hostile} is ignored: it belongs to another user (uid {OTHER})" in done.stderr
     os.chown(hostile.parent, OTHER, OTHER)
     os.chown(hostile, 0, 0)  # in a folder where its owner can put another in its place
-    assert find_place(environ=environ, cwd=here).found is None
+    assert find_config_location(environ=environ, cwd=here).found is None
 
 
 def test_a_first_use_says_which_place_was_taken(tmp_path: Path, environ: dict[str, str]) -> None:
@@ -100,9 +102,9 @@ def test_a_first_use_says_which_place_was_taken(tmp_path: Path, environ: dict[st
     (tmp_path / "project" / "config" / "runner.toml").write_text("")
     first = run(environ, below, "run", "--quiet", "--", "true")
     second = run(environ, tmp_path / "project", "run", "--quiet", "--", "true")
-    place = tmp_path / "project"
+    location = tmp_path / "project"
     assert first.stderr.splitlines() == [
-        f"debug-server: using the data folder {place}/.artifacts and the settings {place}/config/runner.toml"
+        f"debug-server: using the data folder {location}/.artifacts and the settings {location}/config/runner.toml"
     ]
     assert (second.returncode, second.stderr) == (0, "")
 
@@ -166,13 +168,13 @@ def test_settings_that_appear_after_the_search_are_judged_again(tmp_path: Path, 
     """Beside a data folder of ours in a shared folder, another user moves settings in and out."""
     tmp_path.chmod(0o1777)
     (tmp_path / ".artifacts").mkdir(mode=0o700)
-    place = find_place(environ=environ, cwd=tmp_path)
+    location = find_config_location(environ=environ, cwd=tmp_path)
     (tmp_path / "config").mkdir()
     theirs = tmp_path / "config" / "runner.toml"
     theirs.write_text('[runner]\ndefault_shell = "/tmp/trap"\n')
     for path in (theirs.parent, theirs):
         os.chown(path, OTHER, OTHER)
-    assert place.found == tmp_path and place.files("runner.toml") == []
+    assert location.found == tmp_path and location.files("runner.toml") == []
     with pytest.raises(ConfigurationError, match=f"not used: .*uid {OTHER}"):
         read_table(theirs)  # between the judgement and the use
 
@@ -185,8 +187,8 @@ def test_a_named_file_may_be_of_another_user(tmp_path: Path, environ: dict[str, 
     named.write_text('[runner]\ndefault_shell = "/bin/theirs"\n')
     for path in (named, *named.parents[:2]):
         os.chown(path, OTHER, OTHER)
-    placed = load_runner(named, environ=environ, cwd=tmp_path)
-    assert placed.loaded.value.runner.default_shell == "/bin/theirs"
+    runner_config = load_runner(named, environ=environ, cwd=tmp_path)
+    assert runner_config.loaded.value.runner.default_shell == "/bin/theirs"
     named.chmod(0o666)
     with pytest.raises(
         ConfigurationError, match=f"{named} is not used: other users may write to it .*chmod go-w {named}"
@@ -227,11 +229,11 @@ def test_a_closed_folder_of_root_is_passed_over() -> None:
         (here / ".artifacts").mkdir(mode=0o700)
         os.seteuid(OTHER)
         try:
-            place = find_place(environ={"HOME": "/nowhere"}, cwd=here)
+            location = find_config_location(environ={"HOME": "/nowhere"}, cwd=here)
         finally:
             os.seteuid(0)
-    assert place.found is None and place.data == Path("/nowhere/.local/share/debug-server")
-    assert place.ignored == ((here / ".artifacts", "this user may not read and write it"),)
+    assert location.found is None and location.data == Path("/nowhere/.local/share/debug-server")
+    assert location.ignored == ((here / ".artifacts", "this user may not read and write it"),)
 
 
 def test_what_would_be_ignored_in_silence_is_reported(tmp_path: Path) -> None:

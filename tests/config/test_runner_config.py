@@ -72,28 +72,28 @@ def test_limits_become_the_value_that_commands_carry(tmp_path: Path) -> None:
         "[limits]\n" + "".join(f"{key} = {repr(text) if key in sizes else text}\n" for key, text in shown.items())
     )
     found = load(RunnerConfig, files=[path]).value.limits.to_limits()
-    assert found.asked() == {limit.name: value for limit, value in values.items()}
+    assert found.requested() == {limit.name: value for limit, value in values.items()}
 
 
 @pytest.mark.parametrize("limit", LIMITS.values(), ids=LIMITS)
 def test_a_limit_outside_of_its_range_names_the_setting(tmp_path: Path, limit: Limit) -> None:
     """More than can be enforced is refused by the name of the setting."""
     path = tmp_path / "runner.toml"
-    path.write_text(f"[limits]\n{limit.setting} = {int(limit.most) + 1}\n")
+    path.write_text(f"[limits]\n{limit.setting} = {int(limit.maximum) + 1}\n")
     with pytest.raises(ConfigurationError, match=limit.setting):
         load(RunnerConfig, files=[path])
 
 
 def test_no_limits_by_default() -> None:
     """A machine without a [limits] table bounds nothing."""
-    assert load(RunnerConfig).value.limits.to_limits().asked() == {}
+    assert load(RunnerConfig).value.limits.to_limits().requested() == {}
 
 
 def test_variables_are_unique_and_sentences_are_sentences() -> None:
     """No two settings share a variable, and each is explained by a sentence."""
     found = settings_of(RunnerConfig).values()
     assert len({item.variable for item in found}) == len(found)
-    assert all(item.sentence[0].isupper() and item.sentence.endswith(".") for item in found)
+    assert all(item.description[0].isupper() and item.description.endswith(".") for item in found)
 
 
 def test_the_settings_page_is_fresh() -> None:

@@ -58,7 +58,7 @@ def test_a_data_folder_that_another_user_can_fill_is_refused(tmp_path: Path, par
         ConfigurationError, match=rf"is not used: .*belongs to another user \(uid {OTHER}\); use a path of"
     ):
         RunnerPaths.from_root(root).prepare()
-    RunnerPaths(root, root / "logs", root / "envs", root / "patches", owners=frozenset({0, OTHER})).prepare()
+    RunnerPaths(root, root / "logs", root / "envs", root / "patches", trusted_uids=frozenset({0, OTHER})).prepare()
 
 
 def test_a_data_folder_that_others_may_write_to_is_refused(tmp_path: Path) -> None:

@@ -102,10 +102,10 @@ def test_two_who_remove_at_once(doomed: Path) -> None:
 def test_a_link_in_a_path_that_is_real(doomed: Path, host: Path, system_call: str) -> None:
     """Where the caller has resolved the path, a folder above that became a link is refused."""
     (doomed / "in").symlink_to(host)
-    (left,) = remove_tree(doomed / "in" / "sub", real=True)
+    (left,) = remove_tree(doomed / "in" / "sub", no_links=True)
     assert left.path == doomed / "in" / "sub" and _whole(host)
     (doomed / "real" / "x").mkdir(parents=True)
-    assert remove_tree(doomed / "real" / "x", real=True) == []
+    assert remove_tree(doomed / "real" / "x", no_links=True) == []
     assert not (doomed / "real" / "x").exists()
 
 

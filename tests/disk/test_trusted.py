@@ -132,6 +132,18 @@ def test_only_what_is_above_decides_whether_a_path_can_be_replaced(file: Path) -
     assert f"other users may write to {above}" in (why_replaceable(folder) or "")
 
 
+def test_what_does_not_exist_yet(file: Path) -> None:
+    """What exists of the folders above it is judged; a sticky one is accepted."""
+    above = file.parents[1]
+    for missing in (above / "new", above / "new" / "below"):
+        for mode in (0o755, 0o1777):
+            above.chmod(mode)
+            assert "No such file" in (why_replaceable(missing) or "")
+            assert why_replaceable(missing, may_be_missing=True) is None
+        above.chmod(0o777)
+        assert f"other users may write to {above}" in (why_replaceable(missing, may_be_missing=True) or "")
+
+
 def test_a_folder_of_ours_alone_is_not_shared(file: Path) -> None:
     """Others can put files into one that they may write to, also where it is sticky."""
     folder = file.parent

@@ -50,7 +50,7 @@ def test_sashi_starts_emits_and_watches(governor: GovernorProcess) -> None:
     try:
         first, second = (json.loads(start.result().splitlines()[-1]) for start in both)
         assert first == second, "who comes second is told of the server that runs"
-        assert "the server runs already: server" in _run(governor, "sashi", "grpc", "start")
+        assert "already running: server" in _run(governor, "sashi", "grpc", "start")
         port = first["grpc_port"]
         assert "[runner] board queued" in _run(governor, "sashi", "emit", "TEST-01", "created", "kanban-pmo")
         stub = subprocess.run(
@@ -76,14 +76,14 @@ def test_sashi_starts_emits_and_watches(governor: GovernorProcess) -> None:
         hook = "printf 'plain.sh\\nd\\351j\\340.md\\n' | sashi emit TEST-04 push kanban-pmo --paths - 2>&1"
         environ = governor.env()
         pushed = subprocess.run(["bash", "-c", hook], cwd=governor.root, env=environ, stdout=-1, check=True).stdout
-        assert rb"is told as d\xe9j\xe0.md" in pushed, "a name that is not UTF-8 does not cost the others' event"
+        assert rb"is sent as d\xe9j\xe0.md" in pushed, "a name that is not UTF-8 does not cost the others' event"
         assert b"[runner] docs queued" in pushed
         assert "running" in _run(governor, "sashi", "grpc", "status")
         assert "0.1.0" in _run(governor, "sashi", "probe", "changelog")
     finally:
         stopped = _run(governor, "sashi", "grpc", "stop")
     assert "stopped server" in stopped
-    assert "no server runs" in _run(governor, "sashi", "grpc", "stop")
+    assert "no server is running" in _run(governor, "sashi", "grpc", "stop")
 
 
 def test_the_probe_runner_calls_sync_repo(governor: GovernorProcess, tmp_path: Path) -> None:

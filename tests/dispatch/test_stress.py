@@ -1,4 +1,4 @@
-"""Many events at once, over a crash; the long form is scripts/dispatch_campaign.py."""
+"""Many events at once, over a crash; the long form is scripts/soak_dispatch.py."""
 
 from __future__ import annotations
 

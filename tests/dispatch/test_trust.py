@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from debug_server.config import find_place
+from debug_server.config import find_config_location
 from debug_server.dispatch.configuration import LiveConfiguration
 from debug_server.dispatch.examples import ensure_configuration
 from debug_server.dispatch.folder import configuration_folder, load_dispatch
@@ -46,10 +46,10 @@ def give_away(*paths: Path) -> None:
 def test_a_folder_of_another_user_brings_no_runners(project: Path, given: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Neither does one in which only a part is theirs."""
     monkeypatch.chdir(project)
-    place = find_place(environ={})
+    place = find_config_location(environ={})
     assert load_dispatch(place)[1].is_used
     give_away(project / given)
-    place = find_place(environ={})
+    place = find_config_location(environ={})
     assert place.found is None or given == "config/runners.yml"
     assert not load_dispatch(place)[1].is_used and project / "config/runners.yml" in dict(place.ignored)
 
@@ -60,11 +60,11 @@ def test_a_folder_that_a_variable_names_may_be_of_another_user(project: Path, mo
     give_away(project, *project.rglob("*"))
     monkeypatch.setenv("DEBUG_SERVER_DISPATCH_CONFIG", str(project / "config"))
     folder = configuration_folder()
-    live = LiveConfiguration(folder.path, owners=folder.owners)
+    live = LiveConfiguration(folder.path, trusted_uids=folder.trusted_uids)
     assert folder.is_used and list(live.current().runners.runners) == ["hers"]
     os.chown(project / "config" / "repos.yml", OTHER - 1, OTHER)
     with pytest.raises(ConfigurationError, match=f"repos.yml is not used: .*uid {OTHER - 1}"):
-        LiveConfiguration(folder.path, owners=folder.owners)
+        LiveConfiguration(folder.path, trusted_uids=folder.trusted_uids)
 
 
 @as_root
@@ -84,11 +84,11 @@ def test_a_runner_program_of_another_user_is_not_started(project: Path, tmp_path
     """What was ours when the configuration was read may be theirs when the event comes."""
     configuration = LiveConfiguration(project / "config").current()
     runner = configuration.runners.runners["hers"]
-    program = find_program(runner, tmp_path, project, "/bin/bash", owners=configuration.owners)
+    program = find_program(runner, tmp_path, project, "/bin/bash", trusted_uids=configuration.trusted_uids)
     assert program is not None and program.argv == ("/bin/bash", str(project / "runners/hers.sh"))
     give_away(project / given)
     with pytest.raises(ConfigurationError, match=f"hers.sh is not used: .*uid {OTHER}"):
-        find_program(runner, tmp_path, project, "/bin/bash", owners=configuration.owners)
+        find_program(runner, tmp_path, project, "/bin/bash", trusted_uids=configuration.trusted_uids)
 
 
 def test_the_shipped_files_are_not_written_through_links(tmp_path: Path) -> None:

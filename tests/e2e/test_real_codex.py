@@ -165,7 +165,7 @@ def test_a_failure_of_the_provider_is_told(real: Real) -> None:
 
 
 def test_kill_9_in_mid_stream(real: Real) -> None:
-    """The client gets one retriable error; readiness is false at once and true again; the next request succeeds."""
+    """The client gets one retryable error; readiness is false at once and true again; the next request succeeds."""
     gateway = real.gateway
     stream = gateway.client().chat.completions.create(model="gpt-5.2", messages=says("SLOW 400"), stream=True)
     for chunk in stream:

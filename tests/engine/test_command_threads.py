@@ -40,7 +40,7 @@ def test_no_more_threads_and_processes(tmp_path: Path) -> None:
         end for end in told["ended"] if end[1] != "exited" and "Resource" not in end[2] and "process" not in end[2]
     ]
     assert not wrong
-    assert "no_thread_for_command" in done.stderr or any(end[1] != "exited" for end in told["ended"])
+    assert "command_thread_not_created" in done.stderr or any(end[1] != "exited" for end in told["ended"])
     assert (told["later"], told["check"]) == ("succeeded", "ok")
 
 

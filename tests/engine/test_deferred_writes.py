@@ -21,7 +21,9 @@ WAITING = "echo begun; until [ -e go ]; do sleep 0.02; done; echo result > out.t
 def _queue(engine: LocalEngine, bench: Bench, text: str) -> Command:
     """A command in a session of its own, which is closed at its end, with a file to keep."""
     run = QueuedRun(
-        spec=CommandSpec(["sh", "-c", text]), place=SessionPlan(directory=str(bench.workspace)), artifacts=["out.txt"]
+        spec=CommandSpec(["sh", "-c", text]),
+        session_plan=SessionPlan(directory=str(bench.workspace)),
+        artifacts=["out.txt"],
     )
     return engine.queue_run(run)
 
@@ -86,7 +88,7 @@ def test_a_refusal_is_recorded_when_the_store_is_back(make_bench: MakeBench) -> 
     """A command that cannot be prepared while the store is away is told so later; its session is closed."""
     bench = make_bench(busy_seconds=BUSY)
     engine = LocalEngine(store=bench.store, supervisor=bench.supervisor)
-    run = QueuedRun(spec=CommandSpec(["true"]), place=SessionPlan(directory=str(bench.root / "gone")))
+    run = QueuedRun(spec=CommandSpec(["true"]), session_plan=SessionPlan(directory=str(bench.root / "gone")))
     command = engine.queue_run(run)
     claimed = bench.store.queue.claim_next(engine.owner)
     assert claimed is not None
@@ -107,7 +109,7 @@ def test_what_this_process_claimed_and_forgot_is_begun_anew(bench: Bench) -> Non
     assert bench.store.queue.claim_next(engine.owner) is not None
     engine.start()
     for _ in range(2):
-        engine._check()
+        engine._recover_periodically()
     ended = engine.wait(command.id, 100.0)
     engine.stop()
     assert (ended.status, ended.attempt) == (CommandStatus.SUCCEEDED, 2)

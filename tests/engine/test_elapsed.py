@@ -96,10 +96,10 @@ def test_sessions_live_as_long_as_they_should_over_a_jump(local: Local, tmp_path
     bounded = local.sessions.open(repository, commit="main", owner="test", expires_at=ends)
     clock.passes(HOUR)
     clock.wall += jump
-    assert keeper.run_round() == []
+    assert keeper.check_sessions() == []
     clock.passes(HOUR)
-    assert keeper.run_round() == [bounded.id]
+    assert keeper.check_sessions() == [bounded.id]
     clock.passes(IDLE)
-    assert keeper.run_round() == [idle.id]
+    assert keeper.check_sessions() == [idle.id]
     assert local.store.sessions.get(bounded.id).status is SessionStatus.CANCELLED
     assert local.store.sessions.get(idle.id).status is SessionStatus.COMPLETED

@@ -28,7 +28,7 @@ def _waiting(store: MetadataStore, session_id: int, *argv: str, cwd: str | None 
 
 def _ran(engine: ForegroundEngine, bench: Bench, elsewhere: Path) -> list[tuple[int, CommandStatus, bool]]:
     """What ran in the bench's session: its number, how it ended, whether there was an error."""
-    found = engine.run_waiting(bench.session, add=None, elsewhere=elsewhere, observers=[])
+    found = engine.run_waiting(bench.session, add=None, default_directory=elsewhere, observers=[])
     return [(row.id, row.status, error is not None) for row, error in found]
 
 
@@ -52,7 +52,7 @@ def test_it_leaves_what_another_process_has_claimed(bench: Bench, engine: Foregr
         claimed = bench.store.queue.claim_next(other.owner)
         assert claimed is not None and claimed.id == row.id
         engine.recover()
-        assert list(engine.carry_on(bench.session, [])) == []
+        assert list(engine.follow_adopted(bench.session, [])) == []
         assert _ran(engine, bench, tmp_path) == []
         assert bench.store.commands.get(row.id).owner == other.owner
     finally:

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from debug_server.disk.ownership import Owner
 from debug_server.engine import LocalEngine, Sessions
 from debug_server.engine.housekeeping import Housekeeper
 from debug_server.engine.maintenance import Maintenance
 from debug_server.errors import ConflictError
 from debug_server.model import ArtifactKind, BranchWorktreePlan, Session, SessionPlan, SessionStatus
-from debug_server.runner.ownership import Owner
 from debug_server.runner.spec import CommandSpec
 from debug_server.store import MetadataStore
 from tests.running import Bench, Workspace, eventually
@@ -57,7 +57,7 @@ def test_one_session_s_trouble_is_not_the_others(bench: Bench) -> None:
     keeper = Housekeeper(
         store=store, sessions=sessions, supervisor=bench.supervisor, cancel=engine.cancel, wait=engine.wait
     )
-    assert keeper.run_round() == [expired.id]
+    assert keeper.check_sessions() == [expired.id]
     assert store.sessions.get(stuck.id).status is SessionStatus.PENDING
 
 
@@ -78,10 +78,10 @@ def test_no_session_keeps_a_server_from_starting(bench: Bench, caplog: pytest.Lo
     engine.stop()
     assert store.sessions.get(abandoned.id).status is SessionStatus.FAILED
     assert [item.name for item in store.artifacts.in_session(bench.session.id, kind=ArtifactKind.CUSTOM)] == ["out.txt"]
-    assert {"settling_failed", "artifacts_lost"} <= {record.getMessage() for record in caplog.records}
+    assert {"close_abandoned_failed", "artifacts_lost"} <= {record.getMessage() for record in caplog.records}
 
 
-def test_upkeep_goes_on_after_a_repository_that_cannot_be_used(bench: Bench) -> None:
+def test_maintenance_goes_on_after_a_repository_that_cannot_be_used(bench: Bench) -> None:
     """Settings that nobody can use, of a repository with workspaces, do not end the thread that takes leases back."""
     broken = bench.store.repositories.create("broken", "/nowhere", settings={"max_worktrees": "many"})
     bench.store.worktrees.add(broken.id, "/nowhere/wt", "pool")
@@ -104,7 +104,7 @@ def test_a_session_whose_command_still_runs_is_not_closed(make_bench: Callable[.
     command = engine.submit(session_id=bench.session.id, spec=CommandSpec(["sh", "-c", text]))
     eventually((bench.workspace / "deaf").exists, what="a command that is deaf to TERM")
     patience, keeper._close_seconds = keeper._close_seconds, 0.0
-    with pytest.raises(ConflictError, match="still runs"):
+    with pytest.raises(ConflictError, match="still running"):
         keeper.close(bench.session, SessionStatus.COMPLETED)
     assert bench.store.sessions.get(bench.session.id).is_open
     keeper._close_seconds = patience

@@ -15,7 +15,6 @@ from debug_server.app import Local
 from debug_server.engine.maintenance import Maintenance
 from debug_server.errors import CapacityExhaustedError
 from debug_server.model import CommandStatus, SessionStatus, Worktree, WorktreeStatus
-from debug_server.worktrees.repository_pool import build_pool_from_repository
 from tests.engine.engines import open_local
 from tests.running import ROOT, eventually
 from tests.servers import unmount_below
@@ -140,23 +139,17 @@ def test_other_processes_leases_end_by_their_time(tmp_path: Path, remote: Remote
     with open_local(tmp_path) as local:
         repository = local.sessions.register_reachable(str(remote.path))
         pool = local.sessions.pool(repository)
-        plain = build_pool_from_repository(
-            local.store,
-            repository,
-            bare_path=pool.settings.bare_path,
-            worktree_root=pool.settings.worktree_root,
-        )
-        plain.acquire_worktree(commit_sha="main", owner="old", environment_hash=None)
-        elsewhere = local.store.worktrees.add(repository.id, str(pool.settings.worktree_root / "wt-0"), "pool")
-        assert local.store.worktrees.lease(
-            worktree_id=elsewhere.id,
-            owner="x",
-            lease_token="t",
-            commit_sha="c",
-            environment_hash=None,
-            expires_at=datetime.now(UTC) + timedelta(hours=1),
-            process="another-folder.1-2",
-        )
+        for number, process in enumerate((None, "another-folder.1-2")):
+            row = local.store.worktrees.add(repository.id, str(pool.settings.worktree_root / f"wt-{number}"), "pool")
+            assert local.store.worktrees.lease(
+                worktree_id=row.id,
+                owner="x",
+                lease_token=f"t{number}",
+                commit_sha="c",
+                environment_hash=None,
+                expires_at=datetime.now(UTC) + timedelta(hours=1),
+                process=process,
+            )
         before = _leased(local)
         _recover(local)
         assert _leased(local) == before and len(before) == 2

@@ -28,11 +28,13 @@ def test_stdin_is_there_from_the_start(make_bench: MakeBench, mechanism: str) ->
     text = "ä\0line\n" * 40_000
     with running_engine(bench) as engine:
         run = QueuedRun(
-            spec=CommandSpec(["md5sum"], stdin_text=text), place=SessionPlan(directory=str(bench.workspace))
+            spec=CommandSpec(["md5sum"], stdin_text=text), session_plan=SessionPlan(directory=str(bench.workspace))
         )
         command = engine.queue_run(run)
         ignored = engine.queue_run(
-            QueuedRun(spec=CommandSpec(["true"], stdin_text=text), place=SessionPlan(directory=str(bench.workspace)))
+            QueuedRun(
+                spec=CommandSpec(["true"], stdin_text=text), session_plan=SessionPlan(directory=str(bench.workspace))
+            )
         )
         ended = engine.wait(command.id, 100.0)
         assert engine.wait(ignored.id, 100.0).status is CommandStatus.SUCCEEDED
@@ -49,7 +51,9 @@ def test_a_workspace_is_leased_when_the_turn_comes(bench: Bench, tmp_path: Path)
     engine = LocalEngine(store=bench.store, supervisor=bench.supervisor)
     repository = bench.store.repositories.create("source", str(source))
     spec = CommandSpec(["sh", "-c", "cat file && echo changed > file"])
-    command = engine.queue_run(QueuedRun(spec=spec, repository_id=repository.id, place=SessionPlan(commit="main")))
+    command = engine.queue_run(
+        QueuedRun(spec=spec, repository_id=repository.id, session_plan=SessionPlan(commit="main"))
+    )
     assert bench.store.sessions.get(command.session_id).worktree_id is None
     engine.start()
     try:

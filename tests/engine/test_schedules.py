@@ -10,7 +10,7 @@ from threading import Event
 import pytest
 
 from debug_server.config.cron import parse_rule
-from debug_server.engine.schedules import Planned, Scheduler
+from debug_server.engine.schedules import ScheduledAction, Scheduler
 from debug_server.errors import UnavailableError
 from debug_server.model import DueTime
 from debug_server.store import MetadataStore, open_store
@@ -27,12 +27,12 @@ class Clock:
         return self.time
 
 
-def _planned(store: MetadataStore, acted: list[datetime]) -> dict[str, Planned]:
+def _planned(store: MetadataStore, acted: list[datetime]) -> dict[str, ScheduledAction]:
     def act(due: DueTime) -> None:
         if store.runs.add([], due=due) is not None:
             acted.append(due.moment)
 
-    return {"dispatch:plan": Planned(rule=parse_rule("Mon 08:00"), act=act)}
+    return {"dispatch:plan": ScheduledAction(rule=parse_rule("Mon 08:00"), act=act)}
 
 
 def test_missed_times_are_caught_up_once(tmp_path: Path) -> None:
@@ -62,7 +62,7 @@ def test_a_time_is_due_until_its_action_succeeds(tmp_path: Path) -> None:
             good.act(due)
 
         scheduler = Scheduler(store, clock)
-        scheduler.declare("dispatch:", {"dispatch:plan": Planned(rule=good.rule, act=act)})
+        scheduler.declare("dispatch:", {"dispatch:plan": ScheduledAction(rule=good.rule, act=act)})
         clock.time += timedelta(hours=2)
         scheduler.run_due(clock.time)
         failing.clear()
@@ -109,7 +109,7 @@ def test_a_defect_in_one_action_does_not_end_the_others(tmp_path: Path) -> None:
 
     with open_store(str(tmp_path / "m.db")) as store:
         scheduler = Scheduler(store, clock)
-        first = Planned(rule=parse_rule("Mon 08:00"), act=broken)
+        first = ScheduledAction(rule=parse_rule("Mon 08:00"), act=broken)
         scheduler.declare("dispatch:", {"dispatch:broken": first, **_planned(store, acted)})
         clock.time += timedelta(hours=2)
         assert scheduler.run_due(clock.time) == ["dispatch:broken", "dispatch:plan"]
@@ -129,7 +129,7 @@ def test_what_fails_is_not_tried_all_the_time(tmp_path: Path) -> None:
 
     with open_store(str(tmp_path / "m.db")) as store:
         scheduler = Scheduler(store, clock)
-        scheduler.declare("dispatch:", {"dispatch:plan": Planned(rule=parse_rule("Mon 08:00"), act=full)})
+        scheduler.declare("dispatch:", {"dispatch:plan": ScheduledAction(rule=parse_rule("Mon 08:00"), act=full)})
         clock.time += timedelta(hours=2)
         scheduler.start()
         try:

@@ -1,4 +1,4 @@
-"""SIGTERM under load: what can finish within the worker's grace does, everything else gets one retriable error."""
+"""SIGTERM under load: what can finish within the worker's grace does, everything else gets one retryable error."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ def took(gateway: GatewayProcess) -> float:
 
 
 @pytest.mark.parametrize("arguments", SERVERS, ids=" ".join)
-def test_requests_that_outlast_the_grace_get_one_retriable_error(
+def test_requests_that_outlast_the_grace_get_one_retryable_error(
     tmp_path: Path, arguments: tuple[str, ...], nothing_left: None
 ) -> None:
     """Streams of both APIs, whole answers and several choices: none is cut off, none waits for the server's grace."""
@@ -160,7 +160,7 @@ def test_requests_that_outlast_the_grace_get_one_retriable_error(
 
 @pytest.mark.parametrize("arguments", SERVERS, ids=" ".join)
 def test_what_can_finish_within_the_grace_does(tmp_path: Path, arguments: tuple[str, ...], nothing_left: None) -> None:
-    """The server answers all the time: not ready, with the reason, and new requests get the retriable refusal.
+    """The server answers all the time: not ready, with the reason, and new requests get the retryable refusal.
 
     So do those that wait in line, or have sent half a body; they do not wait for those that are under way.
     """
@@ -229,7 +229,7 @@ def test_a_restart_drains_as_a_shutdown_does(tmp_path: Path, nothing_left: None)
     arguments = ("serve", "--no-grpc")
     with loaded(tmp_path, arguments, 700) as (gateway, load):
         broken = load.chat(f"words=4 gate={tmp_path}/never", stream=True)
-        token = (tmp_path / "serve.out").read_text().partition("shown this once: ")[2].split()[0]
+        token = (tmp_path / "serve.out").read_text().partition("shown only once: ")[2].split()[0]
         authorization = {"Authorization": f"Bearer {token}"}
         assert httpx.post(f"{gateway.url}/workers/codex/restart", headers=authorization, timeout=60).status_code == 200
         assert (broken.result(60).error["code"], broken.result().error["retryable"]) == ("worker_exited", True)

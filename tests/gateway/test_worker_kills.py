@@ -18,7 +18,7 @@ pytestmark = pytest.mark.timeout(180)
 
 
 def test_a_worker_killed_at_random_moments_under_32_streams(tmp_path: Path, nothing_left: None) -> None:
-    """Every request ends in a whole answer or one retriable error, the counters are exact, no process is left.
+    """Every request ends in a whole answer or one retryable error, the counters are exact, no process is left.
 
     The short form; ``make soak-gateway`` kills 500 times.
     """

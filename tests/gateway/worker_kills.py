@@ -17,7 +17,7 @@ from tests.gateway.gateway_process import GatewayProcess, serving
 
 _WORDS = 12
 _ANSWER = " ".join(f"w{number}" for number in range(_WORDS))
-_RETRIABLE = {"worker_not_ready", "worker_exited", "worker_unavailable", "worker_busy"}
+_RETRYABLE = {"worker_not_ready", "worker_exited", "worker_unavailable", "worker_busy"}
 
 
 @dataclass(slots=True)
@@ -31,14 +31,14 @@ class Tally:
 
 
 async def _one(client: httpx.AsyncClient, tally: Tally) -> None:
-    """One stream to its end, which must be a whole answer or one retriable error."""
+    """One stream to its end, which must be a whole answer or one retryable error."""
     tally.sent += 1
     body = {"model": "gpt-5.2", "stream": True, "messages": [{"role": "user", "content": f"words={_WORDS} delay=4"}]}
     async with client.stream("POST", "/v1/chat/completions", json=body) as answer:
         if answer.status_code != 200:
             error = json.loads(await answer.aread())["error"]
             tally.ends[error["code"]] += 1
-            if not error.get("retryable") or error["code"] not in _RETRIABLE or "retry-after" not in answer.headers:
+            if not error.get("retryable") or error["code"] not in _RETRYABLE or "retry-after" not in answer.headers:
                 tally.wrong.append(f"{answer.status_code} {error}")
             return
         tally.begun += 1

@@ -166,7 +166,7 @@ def test_row2_the_feature_flag_turns_the_worker_off_cleanly(tmp_path: Path, noth
 
 
 def test_row3_requests_are_gated_until_the_worker_is_ready(tmp_path: Path, nothing_left: None) -> None:
-    """Before the handshake a request gets a retriable 503 with the worker's status; after it the same request works."""
+    """Before the handshake a request gets a retryable 503 with the worker's status; after it the same request works."""
     ready = tmp_path / "ready"
     with serving(tmp_path, ready=False, WORKER_READY_FILE=str(ready)) as gateway:
         body = refused(gateway)
@@ -225,10 +225,10 @@ def test_row7_a_worker_that_ignores_term_and_leaves_children_is_gone_all_the_sam
         assert gateway.stop() == 0
 
 
-def test_row8_requests_that_die_with_the_worker_are_retriable_and_recovery_follows(
+def test_row8_requests_that_die_with_the_worker_are_retryable_and_recovery_follows(
     tmp_path: Path, nothing_left: None
 ) -> None:
-    """A stream whose worker is killed ends with one retriable error; the next request after recovery succeeds."""
+    """A stream whose worker is killed ends with one retryable error; the next request after recovery succeeds."""
     with serving(tmp_path) as gateway:
         stream = Stream(gateway)
         gateway.kill_worker()

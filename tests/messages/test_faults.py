@@ -19,12 +19,12 @@ def refused(kind: type[Request], **fields: object) -> ValidationError:
 def test_a_fault_names_field_reason_and_value() -> None:
     """The field by its path, the reason in lower case and without the library's words, the value that was given."""
     error = refused(CreateToken, name="a\nb", scopes=[], expires_in=0)
-    assert [fault.sentence for fault in faults_of(error)] == [
+    assert [fault.message for fault in faults_of(error)] == [
         r"name: it contains a line break or another unprintable character, not 'a\nb'",
         "scopes: list should have at least 1 item after validation, not 0",
         "expires_in: input should be greater than 0, not 0",
     ]
-    assert sentence_of(error) == "; ".join(fault.sentence for fault in faults_of(error))
+    assert sentence_of(error) == "; ".join(fault.message for fault in faults_of(error))
 
 
 def test_values_that_may_be_secrets_are_not_shown() -> None:

@@ -54,8 +54,8 @@ def test_each_limit_says_who_enforces_it() -> None:
 
 def outside(limit: Limit) -> list[object]:
     """Values that are no numbers, and numbers just outside of the range."""
-    below = 0 if limit.least is None else limit.least - 1
-    return [below, limit.most + 1, -1, True, float("nan"), float("inf"), "1"]
+    below = 0 if limit.minimum is None else limit.minimum - 1
+    return [below, limit.maximum + 1, -1, True, float("nan"), float("inf"), "1"]
 
 
 @pytest.mark.parametrize(("name", "value"), [(name, value) for name in LIMITS for value in outside(LIMITS[name])])

@@ -223,7 +223,7 @@ def test_folder_in_the_way_of_a_name(tmp_path: Path, manager: EnvironmentManager
     """A real folder under the environment's name is not overwritten."""
     (manager.root / "mine").mkdir()
     (manager.root / "mine" / "precious").write_text("x")
-    with pytest.raises(EnvironmentBuildError, match="in the way"):
+    with pytest.raises(EnvironmentBuildError, match="mine' cannot be replaced by a link to the environment"):
         manager.ensure(EnvironmentRequest("mine"))
     assert (manager.root / "mine" / "precious").read_text() == "x"
 

@@ -238,7 +238,7 @@ def test_wheel_with_a_wrong_record(tmp_path: Path, manager: EnvironmentManager) 
     request = EnvironmentRequest("l", [requirements(tmp_path / "requirements.txt", wheel.parent, "liar")])
     log = Recording()
     handle = manager.ensure(request, log=log)
-    assert "the list that came with liar is wrong" in log.text
+    assert "the RECORD of liar is wrong" in log.text
     assert manager.verify(handle.fingerprint or "") == {}
     assert run_python(handle, "import liar; print(liar.X)") == "1"
 

@@ -15,7 +15,7 @@ def test_a_misspelt_key_is_refused(tmp_path: Path) -> None:
     """A name that nearly means something is told apart from one that means nothing on purpose."""
     manager = EnvironmentManager(tmp_path / "envs")
     for name in ("pyhton", "Python", "python_version", "bulider", "hooks"):
-        with pytest.raises(EnvironmentBuildError, match=f"metadata '{name}' means nothing: write"):
+        with pytest.raises(EnvironmentBuildError, match=f"metadata '{name}' is not known: did you mean"):
             manager.plan_fingerprint(EnvironmentRequest("x", metadata={name: "3.11"}))
     manager.plan_fingerprint(EnvironmentRequest("x", metadata={"variant": "a"}))
 

@@ -16,7 +16,7 @@ from debug_server.runner.environments.interpreters import Interpreters
 from debug_server.runner.environments.manifests import read_manifests
 from debug_server.runner.environments.package_index import chosen_sources, settings_variables
 from debug_server.runner.environments.probes import ProbeCache
-from debug_server.runner.environments.project_copy import project_out_of_reach
+from debug_server.runner.environments.project_copy import safe_project_folder
 from debug_server.runner.environments.uv_builder import UvBuilder, find_uv
 from tests.runner.environment_support import make_wheel, run_python
 
@@ -150,7 +150,7 @@ def test_a_copy_has_what_a_build_reads(tmp_path: Path) -> None:
     interpreter = Interpreters(ProbeCache(tmp_path / "probes")).find()
     builder = UvBuilder(program="uv", tool="uv")
     plan = make_plan(request, read_manifests(request), interpreter, builder)
-    with project_out_of_reach(plan, build_context(tmp_path)) as moved:
+    with safe_project_folder(plan, build_context(tmp_path)) as moved:
         copy = moved.manifests.root
         assert (
             moved.manifests.all() == [copy / "pyproject.toml"] and (copy.parent / "pyproject.toml").read_bytes() == b""

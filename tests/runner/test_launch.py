@@ -86,7 +86,7 @@ def test_a_deadline_at_any_moment_of_the_start(pool: KeeperPool, tmp_path: Path)
             refused.add(number)
         else:
             assert running.wait().reason is ExitReason.EXITED
-            running.clean()
+            running.dispose()
     server = _fork_server(pool)
     pool.close()
     eventually(lambda: not _name(server), what="the end of the fork server and its keepers")
@@ -104,7 +104,7 @@ def test_a_fork_server_that_is_let_go_leaves_no_zombie(pool: KeeperPool, tmp_pat
     assert _name(server) == "ds-forkserver"
     (tmp_path / "go").touch()
     assert running.wait().reason is ExitReason.EXITED
-    running.clean()
+    running.dispose()
     eventually(lambda: not Path(f"/proc/{server}").exists(), what="the end of the fork server, and of its entry")
 
 
@@ -114,8 +114,8 @@ def test_keepers_that_wait_are_let_go(pool: KeeperPool, tmp_path: Path) -> None:
     pool.give_back(waiting)
     waiting_pid = waiting._process[0] if waiting._process else 0
     assert _name(waiting_pid)
-    pool.shed()
+    pool.close_idle()
     eventually(lambda: not _name(waiting_pid), what="the end of a keeper that waited")
     running = launch(pool, tmp_path / "keepers", _order(tmp_path, 1, "exit 3"))
     assert running.wait().exit_code == 3
-    running.clean()
+    running.dispose()

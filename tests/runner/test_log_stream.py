@@ -224,7 +224,7 @@ def test_a_slow_listener_costs_one_budget_and_misses_nothing(
         assert got == []
         release.set()
     assert "".join(got) == stream.path.read_text()
-    [record] = _detached(caplog)
+    [record] = _reports(caplog)
     assert (record.__dict__["reason"], record.__dict__["offset"]) == ("slow", 0)
 
 
@@ -246,7 +246,7 @@ def test_a_raising_listener_is_cut_loose(tmp_path: Path, caplog: pytest.LogCaptu
             stream.write(text)
     assert calls == ["good", "bad"]
     assert got == ["good", "bad", "more"]
-    [record] = _detached(caplog)
+    [record] = _reports(caplog)
     assert (record.__dict__["reason"], record.__dict__["offset"]) == ("raised RuntimeError: no", len("good"))
     assert record.__dict__["path"] == str(stream.path)
     with LogReader(stream.path) as reader:
@@ -263,12 +263,15 @@ def test_close_does_not_wait_for_ever(tmp_path: Path, caplog: pytest.LogCaptureF
     stream.close()
     assert time.monotonic() - started < 30
     release.set()
-    assert [record.__dict__["reason"] for record in _detached(caplog)] == ["slow", "unfinished"]
+    assert [(record.message, record.__dict__["reason"]) for record in _reports(caplog)] == [
+        ("log_listener_lagging", "slow"),
+        ("log_listener_detached", "unfinished"),
+    ]
 
 
-def _detached(caplog: pytest.LogCaptureFixture) -> list[logging.LogRecord]:
-    """What was said of listeners."""
-    return [record for record in caplog.records if record.message == "log_listener_detached"]
+def _reports(caplog: pytest.LogCaptureFixture) -> list[logging.LogRecord]:
+    """The log records about listeners."""
+    return [record for record in caplog.records if record.message.startswith("log_listener_")]
 
 
 @pytest.mark.usefixtures("patient")
@@ -314,7 +317,7 @@ def test_observers_of_a_log_that_another_process_writes(tmp_path: Path, caplog: 
         pass
     assert observers.finish(60)
     assert b"".join(got) == b"".join(data for _, data in writes(8, 100))
-    assert len(_detached(caplog)) == 1
+    assert len(_reports(caplog)) == 1
 
 
 def test_observers_of_a_log_without_an_end(tmp_path: Path) -> None:
@@ -336,4 +339,4 @@ def test_a_stuck_observer_is_left_behind(tmp_path: Path, caplog: pytest.LogCaptu
     observers = observe_log(path, [lambda _: release.wait(60)])
     assert not observers.finish(0.1)
     release.set()
-    assert [record.levelno for record in _detached(caplog)] == [logging.WARNING]
+    assert [record.levelno for record in _reports(caplog)] == [logging.WARNING]

@@ -1,4 +1,4 @@
-"""The way of one command: its bytes, its watchers, its disk, its hooks."""
+"""The lifecycle of one command: its bytes, its watchers, its disk, its hooks."""
 
 from __future__ import annotations
 

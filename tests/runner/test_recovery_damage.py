@@ -60,7 +60,7 @@ def _recover(bench: Bench) -> list[Adopted]:
 
 def _follow(bench: Bench, adopted: list[Adopted]) -> list[ExitReason]:
     pipeline = bench.supervisor.pipeline
-    return [pipeline.follow_adopted(item.command, item.running, item.log_path).exit_reason for item in adopted]
+    return [pipeline.wait_for_adopted(item.command, item.running, item.log_path).exit_reason for item in adopted]
 
 
 @contextmanager

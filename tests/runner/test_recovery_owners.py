@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
+from debug_server.disk import ownership
 from debug_server.errors import ConfigurationError
-from debug_server.runner import ownership
 from tests.running import ROOT
 
 HOLD = (
-    "import sys\nfrom pathlib import Path\nfrom debug_server.runner.ownership import Owner\n"
+    "import sys\nfrom pathlib import Path\nfrom debug_server.disk.ownership import Owner\n"
     "print(Owner(Path(sys.argv[1])).name, flush=True)\nsys.stdin.read()"
 )
 

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from debug_server.errors import InvalidInputError
 from debug_server.model import ExitReason, Limits
-from debug_server.runner.keeper.redaction import REDACTED, Redactor
+from debug_server.runner.keeper.masking import REDACTED
+from debug_server.runner.keeper.redaction import Redactor
 from debug_server.runner.spec import CommandSpec
 from debug_server.surfaces.cli.run import command_spec
 from tests.running import Bench, python
@@ -47,10 +48,10 @@ def test_only_a_possible_beginning_is_held_back() -> None:
     redactor = Redactor([SECRET])
     assert redactor.feed(b"prompt> ") == b"prompt> "
     assert redactor.feed(b"say p4") == b"say "
-    assert redactor.waiting
+    assert redactor.may_flush
     assert redactor.feed(b"X") == b"p4X"
     assert redactor.feed(SECRET[:-1].encode()) == b""
-    assert not redactor.waiting  # nearly all of it: it is not given away because the program paused
+    assert not redactor.may_flush  # nearly all of it: it is not given away because the program paused
 
 
 @given(
@@ -66,8 +67,8 @@ def test_a_program_that_pauses_shows_less_than_half(words: list[tuple[str, bool]
         cut = data.draw(st.integers(0, len(word)))
         for piece in (word[:cut], word[cut:]):
             found += redactor.feed(piece.encode())
-            if pauses and redactor.waiting:
-                found += redactor.release()
+            if pauses and redactor.may_flush:
+                found += redactor.flush_held()
         text += word
     found += redactor.end()
     half = SECRET[: (len(SECRET) + 1) // 2].encode()

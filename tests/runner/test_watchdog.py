@@ -127,7 +127,7 @@ def test_a_stopped_keeper_is_adopted(stoppable: Bench) -> None:
     go.touch()
     stoppable.supervisor = stoppable.new_supervisor()
     (adopted,) = recover(stoppable.store, stoppable.settings.paths, stoppable.supervisor.owner)
-    result = stoppable.supervisor.pipeline.follow_adopted(adopted.command, adopted.running, adopted.log_path)
+    result = stoppable.supervisor.pipeline.wait_for_adopted(adopted.command, adopted.running, adopted.log_path)
     assert result.exit_code == 4
 
 

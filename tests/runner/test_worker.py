@@ -146,9 +146,9 @@ def test_wrong_requests_leave_no_row(bench: Bench) -> None:
     for argv in ([], [""], ["a\0b"], "true"):
         with pytest.raises(InvalidInputError):
             bench.run(argv)
-    with pytest.raises(InvalidInputError, match=r"\[\"sh\", \"-c\", text\]"):
+    with pytest.raises(InvalidInputError, match=r"\[\"sh\", \"-c\", line\]"):
         CommandSpec("ls -l")
-    with pytest.raises(InvalidInputError, match="wrapper 'nice' is one text"):
+    with pytest.raises(InvalidInputError, match="wrapper 'nice' is a string"):
         CommandSpec(["true"], wrapper="nice")
     for log_name in ("..", "a/b", ""):
         with pytest.raises(InvalidInputError, match="log name"):

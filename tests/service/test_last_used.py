@@ -42,7 +42,7 @@ class Machine:
         remote = make_remote(root / "remote")
         remote.commit({"note": "one\n"})
         self._repository = self.local.sessions.register_reachable(str(remote.path))
-        token, _ = self.local.store.tokens.create("owner", sorted(EVERY))
+        token, _ = self.local.store.tokens.create("owner", sorted(EVERY), quotas={"sessions": 100})
         self.owner = Caller.of(token)
         self._ticks = 1000.0
         self._keeper = Housekeeper(
@@ -71,9 +71,9 @@ class Machine:
         self.local.supervisor.run_command(session.id, CommandSpec(["echo", "text"]), place)
         return self.local.store.commands.in_session(session.id)[-1]
 
-    def run_round(self) -> set[int]:
+    def check_sessions(self) -> set[int]:
         """The sessions that a round of housekeeping closes."""
-        return set(self._keeper.run_round())
+        return set(self._keeper.check_sessions())
 
     def stamp(self, session: Session) -> datetime:
         """When it was last used."""
@@ -112,10 +112,10 @@ def _verbs(machine: Machine) -> dict[str, Callable[[Session, Command], Awaitable
         "follow_log": follow,
         "read_session": read_all,
         "stdin": write,
-        "diff": lambda s, _: service.sessions.diff(owner, m.SessionId(session_id=s.id)),
-        "reset": lambda s, _: service.sessions.reset(owner, m.SessionId(session_id=s.id)),
+        "diff": lambda s, _: service.sessions.diff(owner, m.SessionRef(session_id=s.id)),
+        "reset": lambda s, _: service.sessions.reset(owner, m.SessionRef(session_id=s.id)),
         "fork": lambda s, _: service.sessions.fork(owner, m.ForkSession(session_id=s.id, count=1)),
-        "artifacts": lambda s, _: service.artifacts.page(owner, m.SessionPage(session_id=s.id)),
+        "artifacts": lambda s, _: service.artifacts.page(owner, m.SessionListRequest(session_id=s.id)),
     }
 
 
@@ -136,7 +136,7 @@ def test_a_session_that_its_owner_uses_is_not_idle(machine: Machine) -> None:
     async def use() -> None:
         for name, verb in verbs.items():
             await verb(used[name], commands[name])
-        await service.sessions.get(machine.owner, m.SessionId(session_id=watched.id))
+        await service.sessions.get(machine.owner, m.SessionRef(session_id=watched.id))
         admin = Caller(token_id=None, name="admin", scopes=frozenset({"admin"}))
         await service.logs.read(admin, m.ReadLog(command_id=foreign_command.id))
 
@@ -144,10 +144,10 @@ def test_a_session_that_its_owner_uses_is_not_idle(machine: Machine) -> None:
     for name, session in used.items():
         eventually(lambda: machine.stamp(session) == machine.now, what=f"the use by {name}")  # noqa: B023
     machine.passes(2 * HOUR)
-    assert machine.run_round() == {unused.id, watched.id, foreign.id}
+    assert machine.check_sessions() == {unused.id, watched.id, foreign.id}
     machine.passes(IDLE)
-    assert {used[name].id for name in verbs if name != "submit"} <= machine.run_round()
-    assert machine.run_round() == set(), "the submitted command waits for a server: its session is not idle"
+    assert {used[name].id for name in verbs if name != "submit"} <= machine.check_sessions()
+    assert machine.check_sessions() == set(), "the submitted command waits for a server: its session is not idle"
 
 
 def test_reads_do_not_write_and_need_no_store_to_write_to(machine: Machine) -> None:

@@ -58,7 +58,7 @@ async def _at_once(function: Callable[..., Any], *arguments: Any) -> Any:
 
 def refusal(peer: Any, uid: int | None = None) -> str | None:
     """Why the peer is refused; None when it is the server's own user."""
-    return asyncio.run(OwnUser(_at_once, uid=uid).refusal(peer))
+    return asyncio.run(OwnUser(_at_once, uid=uid).why_not_own_user(peer))
 
 
 @pytest.mark.parametrize("exact", [True, False])

@@ -84,15 +84,15 @@ def test_what_is_on_its_way_counts(store: MetadataStore) -> None:
 
     async def work() -> None:
         quotas, who = quotas_of(store), caller(sessions=2)
-        async with quotas.room(who, sessions=1, commands=99):
+        async with quotas.reserve(who, sessions=1, commands=99):
             store.sessions.create(owner_token_id=1)
             with pytest.raises(QuotaExceededError, match="2 sessions"):
-                async with quotas.room(who, sessions=1):
+                async with quotas.reserve(who, sessions=1):
                     raise AssertionError
         with pytest.raises(ZeroDivisionError):
-            async with quotas.room(who, sessions=1):
+            async with quotas.reserve(who, sessions=1):
                 raise ZeroDivisionError
-        async with quotas.room(who, sessions=1):
+        async with quotas.reserve(who, sessions=1):
             pass
 
     asyncio.run(work())

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from debug_server.service.request_origin import Sender, is_direct, is_loopback
+from debug_server.service.request_origin import RequestOrigin, is_direct, is_loopback
 
 
 @pytest.mark.parametrize(
@@ -23,8 +23,10 @@ def test_names_of_others(host: str) -> None:
     assert not is_loopback(host)
 
 
-def _sender(host: str | None, origin: str | None = None, scheme: str = "http", site: str | None = None) -> Sender:
-    return Sender(scheme=scheme, host=host, origin=origin, site=site)
+def _sender(
+    host: str | None, origin: str | None = None, scheme: str = "http", site: str | None = None
+) -> RequestOrigin:
+    return RequestOrigin(scheme=scheme, host=host, origin=origin, site=site)
 
 
 @pytest.mark.parametrize(
@@ -40,7 +42,7 @@ def _sender(host: str | None, origin: str | None = None, scheme: str = "http", s
         _sender("localhost", site="none"),
     ],
 )
-def test_a_program_of_this_machine_is_direct(sender: Sender) -> None:
+def test_a_program_of_this_machine_is_direct(sender: RequestOrigin) -> None:
     """Loopback names are accepted, without an Origin or with the one that is asked."""
     assert is_direct(sender)
 
@@ -64,7 +66,7 @@ def test_a_program_of_this_machine_is_direct(sender: Sender) -> None:
         _sender("localhost:8000", site="same-site"),
     ],
 )
-def test_a_web_page_is_not_direct(sender: Sender) -> None:
+def test_a_web_page_is_not_direct(sender: RequestOrigin) -> None:
     """A rebound name and another, or hidden, Origin are refused; another port of this machine is another's page."""
     assert not is_direct(sender)
 

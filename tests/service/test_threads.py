@@ -36,7 +36,7 @@ def test_processes_held_ahead_are_given_up() -> None:
     def fork() -> None:
         raise BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable")
 
-    blocking = BlockingCalls(reads_at_once=True, exhausted=lambda: let_go.append(True))
+    blocking = BlockingCalls(reads_in_event_loop=True, on_exhausted=lambda: let_go.append(True))
     for call in (blocking.call, blocking.call_git, blocking.call_peers):
         with pytest.raises(ResourcesExhaustedError):
             asyncio.run(call(fork))

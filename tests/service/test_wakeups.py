@@ -40,15 +40,15 @@ def run(work: Callable[[], Awaitable[None]]) -> None:
 
 def test_an_event_wakes_whom_it_concerns(store: MetadataStore, monkeypatch: pytest.MonkeyPatch) -> None:
     """A command's event wakes its followers, its session's and those of everything, without a look; not another's."""
-    monkeypatch.setattr("debug_server.service.wakeups.REPAIR_SECONDS", 3600)
+    monkeypatch.setattr("debug_server.service.wakeups.POLL_SECONDS", 3600)
     session = store.sessions.create()
     wakeups = wakeups_of(store)
 
     async def work() -> None:
         async with (
-            wakeups.of(("session", session.id)) as mine,
-            wakeups.of(("session", session.id + 1)) as other,
-            wakeups.of(ANYTHING) as anything,
+            wakeups.changes_of(("session", session.id)) as mine,
+            wakeups.changes_of(("session", session.id + 1)) as other,
+            wakeups.changes_of(ANYTHING) as anything,
         ):
             await asyncio.to_thread(store.commands.add, session_id=session.id, argv=["x"])
             assert await wait_for(mine, SECONDS) and await wait_for(anything, SECONDS)
@@ -64,7 +64,7 @@ def test_events_of_another_process_are_found(store: MetadataStore, tmp_path: Pat
     wakeups = wakeups_of(store)
 
     async def work() -> None:
-        async with wakeups.of(("session", session.id)) as woken:
+        async with wakeups.changes_of(("session", session.id)) as woken:
             with open_store(f"sqlite:///{tmp_path}/m.db") as elsewhere:
                 elsewhere.events.append("x", session_id=session.id)
             assert await wait_for(woken, SECONDS)
@@ -84,7 +84,7 @@ def test_nothing_is_slept_over(store: MetadataStore) -> None:
 
     async def watch() -> int:
         seen = 0
-        async with wakeups.of(ANYTHING) as woken:
+        async with wakeups.changes_of(ANYTHING) as woken:
             while seen < count:
                 woken.clear()
                 seen = store.events.last()
@@ -106,7 +106,7 @@ def test_the_reader_ends_with_the_last_waiter(store: MetadataStore) -> None:
     wakeups = wakeups_of(store)
 
     async def work() -> None:
-        async with wakeups.of(ANYTHING) as woken:
+        async with wakeups.changes_of(ANYTHING) as woken:
             await asyncio.to_thread(store.events.append, "x")
             assert await wait_for(woken, SECONDS)
             others = asyncio.all_tasks() - {asyncio.current_task()}
@@ -123,7 +123,7 @@ def test_a_store_that_is_away_for_a_moment(store: MetadataStore) -> None:
     wakeups = wakeups_of(store)
 
     async def work() -> None:
-        async with wakeups.of(ANYTHING) as woken:
+        async with wakeups.changes_of(ANYTHING) as woken:
             await asyncio.sleep(0)
             with store._database.write() as transaction:
                 transaction.run("ALTER TABLE events RENAME TO hidden")

@@ -21,7 +21,7 @@ from typing import NoReturn
 from debug_server.engine import LocalEngine
 from debug_server.runner.keeper.cgroup import own_directories
 from debug_server.runner.keeper.linux import become_subreaper
-from debug_server.runner.keeper.tree import descendants, send
+from debug_server.runner.keeper.tree import descendants, send_signal
 from debug_server.runner.settings import RunnerPaths, RunnerSettings
 from debug_server.runner.worker import WorkerSupervisor
 from debug_server.store import open_store
@@ -108,7 +108,7 @@ def main(root: Path, containment: str) -> None:
             children.add(_start(kind, root, containment))
     while left := descendants(os.getpid()):
         for pid in left:
-            send(pid, signal.SIGKILL)
+            send_signal(pid, signal.SIGKILL)
         _reap(set())
 
 

@@ -21,7 +21,7 @@ from debug_server.app import Local
 from debug_server.disk import list_mounts
 from debug_server.errors import CapacityExhaustedError, EnvironmentBuildError, LeaseLostError
 from debug_server.model import CommandSpec, EnvironmentPlan
-from debug_server.surfaces.cli.run import CheckoutOptions, run_checkout
+from debug_server.surfaces.cli.run import WorkspaceOptions, run_in_workspace
 from debug_server.worktrees import WorktreeLease
 from tests.soak.workspace_setup import LEASE_SECONDS, LONG_LEASE_SECONDS, WorkspaceSetup, digest, what_is_missing
 
@@ -128,10 +128,10 @@ class WorkspaceUser:
         patch = self._setup.scratch.parent / f"patch-{os.getpid()}"
         patch.write_bytes(self._setup.patch())
         script = "test -f soak-requirements.txt && echo ready; sleep 0.1"
-        status = run_checkout(
+        status = run_in_workspace(
             self._local.foreground,
             CommandSpec(["sh", "-c", script], log_name="run"),
-            CheckoutOptions(
+            WorkspaceOptions(
                 repository=str(self._setup.remote),
                 commit=self._commit(),
                 patch=patch.read_bytes(),

@@ -18,7 +18,7 @@ def test_a_database_has_one_folder(store: MetadataStore, tmp_path: Path) -> None
     second.mkdir()
     check_folder(store, first)
     check_folder(store, first)
-    with pytest.raises(ConfigurationError, match="belongs to another folder") as refusal:
+    with pytest.raises(ConfigurationError, match="belongs to a data folder other than") as refusal:
         check_folder(store, second)
     assert not list(second.iterdir())
     mark = (first / "folder").read_text().strip()

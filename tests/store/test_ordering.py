@@ -34,12 +34,12 @@ def test_one_order_key_keeps_its_order_against_priority(store: MetadataStore, se
 
 
 def test_a_key_has_a_bound_of_its_own(store: MetadataStore, session: Session) -> None:
-    """More than key_bound waiting commands of one key are refused; another key still has room."""
+    """More than key_max_pending waiting commands of one key are refused; another key still has room."""
     for _ in range(2):
-        store.commands.add(session_id=session.id, argv=["x"], queue_key="runner:a", key_bound=2)
+        store.commands.add(session_id=session.id, argv=["x"], queue_key="runner:a", key_max_pending=2)
     with pytest.raises(QueueFullError, match="runner:a"):
-        store.commands.add(session_id=session.id, argv=["x"], queue_key="runner:a", key_bound=2)
-    store.commands.add(session_id=session.id, argv=["x"], queue_key="runner:b", key_bound=2)
+        store.commands.add(session_id=session.id, argv=["x"], queue_key="runner:a", key_max_pending=2)
+    store.commands.add(session_id=session.id, argv=["x"], queue_key="runner:b", key_max_pending=2)
 
 
 def test_stdin_is_sealed_and_removed_at_the_end(store: MetadataStore, session: Session) -> None:

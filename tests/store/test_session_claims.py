@@ -26,7 +26,7 @@ DONE = ExitRecord(reason=ExitReason.EXITED, exit_code=0)
 
 def add_run(store: MetadataStore, *claims: Claim, **more: Any) -> tuple[Session, Command]:
     """A command in a session of its own."""
-    added = store.runs.add([QueuedRun(spec=CommandSpec(["x"]), place=SessionPlan(), claims=claims, **more)])
+    added = store.runs.add([QueuedRun(spec=CommandSpec(["x"]), session_plan=SessionPlan(), claims=claims, **more)])
     assert added is not None
     (command,) = added
     assert isinstance(command, Command)

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from debug_server.config.cron import parse_rule
-from debug_server.engine.schedules import Planned, Scheduler
+from debug_server.engine.schedules import ScheduledAction, Scheduler
 from debug_server.errors import NotFoundError, QueueFullError
 from debug_server.model import Command, CommandSpec, DueTime, NewEvent, QueuedRun, SessionPlan
 from debug_server.store import MetadataStore, open_store
@@ -22,7 +22,7 @@ TOLD = NewEvent(kind="dispatch.skipped", subject="dispatch", data={"reason": "no
 
 
 def _run(key: str = "runner:a", **more: Any) -> QueuedRun:
-    return QueuedRun(spec=CommandSpec(["x"]), place=SessionPlan(), queue_key=key, subject="dispatch", **more)
+    return QueuedRun(spec=CommandSpec(["x"]), session_plan=SessionPlan(), queue_key=key, subject="dispatch", **more)
 
 
 def _kinds(store: MetadataStore) -> list[str]:
@@ -46,8 +46,8 @@ def test_a_full_queue_is_told_and_the_others_are_queued(store: MetadataStore) ->
     def refused(reason: str) -> NewEvent:
         return NewEvent(kind="dispatch.refused", subject="dispatch", data={"reason": reason})
 
-    bound = partial(_run, key_bound=1)
-    added = store.runs.add([bound(), bound(refused=refused), bound("runner:b")], max_pending=100)
+    bound = partial(_run, key_max_pending=1)
+    added = store.runs.add([bound(), bound(event_if_full=refused), bound("runner:b")], max_pending=100)
     assert added is not None and [isinstance(item, Command) for item in added] == [True, False, True]
     assert isinstance(added[1], NewEvent) and "the queue of runner:a is full" in added[1].data["reason"]
     assert _kinds(store) == ["command.pending", "dispatch.refused", "command.pending"]
@@ -90,7 +90,7 @@ def test_two_schedulers_on_one_store_act_once(database_url: str) -> None:
 
         with open_store(database_url) as store:
             scheduler = Scheduler(store, lambda: start)
-            scheduler.declare("dispatch:", {"dispatch:plan": Planned(rule=parse_rule("Mon 08:00"), act=act)})
+            scheduler.declare("dispatch:", {"dispatch:plan": ScheduledAction(rule=parse_rule("Mon 08:00"), act=act)})
             for week in range(weeks):
                 moments.wait()
                 scheduler.run_due(start + timedelta(weeks=week, hours=2))

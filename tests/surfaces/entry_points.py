@@ -15,9 +15,9 @@ from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import connect
 
 from debug_server import messages as m
-from debug_server.messages import FORMS, OPERATIONS, ROUTES
+from debug_server.messages import OPERATIONS, ROUTES, VARIANTS
 from debug_server.surfaces.grpc.schema import SERVICE, rpc, rpc_name
-from debug_server.surfaces.http.openapi import SPECIALS
+from debug_server.surfaces.http.openapi import OVERRIDES
 from debug_server.surfaces.mcp.refusal import ERROR_KEY
 from debug_server.surfaces.mcp.resources import RESOURCES
 from debug_server.surfaces.mcp.tools import TOOLS, Tool
@@ -116,11 +116,11 @@ def bearer(token: str | None) -> dict[str, str]:
 
 def rest_entry_points() -> list[EntryPoint]:
     """Every route."""
-    return [_rest(name, SPECIALS[name].query if name in SPECIALS else None) for name in ROUTES]
+    return [_rest(name, OVERRIDES[name].query if name in OVERRIDES else None) for name in ROUTES]
 
 
 def _rest(name: str, query: type[BaseModel] | None = None) -> EntryPoint:
-    route, operation = ROUTES[name], FORMS.get(name) or OPERATIONS[name]
+    route, operation = ROUTES[name], VARIANTS.get(name) or OPERATIONS[name]
     named = set(route.names)
     request = operation.request
     if query is not None and issubclass(query, m.Request) and named and named <= set(query.model_fields):
@@ -145,7 +145,7 @@ def socket_entry_points() -> list[EntryPoint]:
 
 
 def _socket(path: str, operation: str) -> EntryPoint:
-    request: type[m.Request] = m.SessionId if "session_id" in path else m.CommandId
+    request: type[m.Request] = m.SessionRef if "session_id" in path else m.CommandRef
 
     def call(server: Connections, token: str | None, ids: Ids) -> str:
         fields = ids.fields(request, operation)

@@ -13,6 +13,7 @@ import pytest
 from grpc import aio
 
 from debug_server.client import DebugServerClient
+from debug_server.service.audit import AnonymousRecords, short
 from tests.running import eventually
 from tests.servers import ServerProcess, serving
 from tests.surfaces.grpc.serving import Client
@@ -85,3 +86,42 @@ def test_the_two_records_of_a_tools_call_belong_together(server: ServerProcess) 
     assert post["token_name"] == tool["token_name"] == "admin"
     assert post["token_id"] == tool["token_id"] > 0
     assert post["request_id"] == tool["request_id"] == answer.headers["x-request-id"] == "mine-1"
+
+
+def test_requests_without_a_caller_are_short_and_few(server: ServerProcess) -> None:
+    """Of many requests with long paths some have a short record and the others are counted; none is missing."""
+    many, path = 200, "/" + "%01" * 20_000
+    with httpx.Client(base_url=server.base_url, timeout=100) as http:
+        for _ in range(many):
+            assert http.get(path).status_code == 404
+    with httpx.Client(base_url=server.base_url, headers={"Authorization": f"Bearer {server.token}"}) as http:
+        assert http.get("/whoami").status_code == 200
+    _recorded(server, path="/whoami", token_name="admin")
+
+    def found() -> tuple[int, int]:
+        lines = [line for line in server.log.read_text().split("\n")[:-1] if "/\\\\u0001" in line or "api.req" in line]
+        records = [json.loads(line) for line in lines]
+        short = [record for record in records if record["event"] == "api.request" and record["status"] == 404]
+        assert all(len(json.dumps(record)) < 600 for record in short)
+        left_out = [record for record in records if record["event"] == "api.requests_not_recorded"]
+        return len(short), sum(record["statuses"].get("404", 0) for record in left_out)
+
+    eventually(lambda: sum(found()) == many, what="a count of what was left out")
+    assert found()[0] < many
+
+
+def test_how_many_are_recorded() -> None:
+    """Ten in a second; those of the next second are recorded again."""
+    now = [100.0]
+    records = AnonymousRecords(lambda: now[0])
+    assert [records.take(404) for _ in range(12)] == [True] * 10 + [False] * 2
+    now[0] += 1
+    assert records.take(404)
+
+
+def test_short_paths() -> None:
+    """A path stays as it is if the log can write it in 100 characters; else it is escaped and cut."""
+    assert short("/commands/5") == "/commands/5"
+    assert short("/" + "\x01" * 16) == "/" + "\x01" * 16
+    assert short("/" + "\x01" * 20) == ("/" + "\\u0001" * 20)[:100] + "..."
+    assert short("x" * 101) == "x" * 100 + "..."

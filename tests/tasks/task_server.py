@@ -105,7 +105,7 @@ class TaskServer:
             if item["status"] in ("queued", "running"):
                 self.cancel(item["task_id"])
         self.client.close()
-        self.app.streams.leave()
+        self.app.streams.end_all()
         self._server.should_exit = True
         self._thread.join(60)
         self.local.engine.stop(grace=2)
@@ -115,7 +115,7 @@ class TaskServer:
 class Receiver:
     """Records every callback and answers as the test says."""
 
-    def __init__(self) -> None:
+    def __init__(self, port: int = 0) -> None:
         self.seen: list[tuple[str, dict[str, str], dict[str, Any]]] = []
         self.raw: list[bytes] = []
         self.answers: list[int] = []
@@ -143,7 +143,7 @@ class Receiver:
             def handle_error(self, request: Any, client_address: Any) -> None:
                 pass  # connections of a killed server break
 
-        self._server = Server(("127.0.0.1", 0), Handler)
+        self._server = Server(("127.0.0.1", port), Handler)
         self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
         self._thread.start()
         self.url = f"http://127.0.0.1:{self._server.server_port}"

@@ -300,3 +300,88 @@ def test_another_user_s_repository_is_refused(make_server: MakeServer, project: 
         trusting = make_server(executor="shell", cmd_template="cat file", trusted_repositories=(item,))
         found = trusting.run("t", **isolated(project, tmp_path / f"wt{number}", f"b{number}"))
         assert found["stdout"] == "one\n", found
+
+
+FOREIGN = 65534
+as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files to another user")
+
+
+@pytest.mark.parametrize(
+    ("place", "is_foreign"),
+    [
+        ("above", False),
+        ("above/wt", False),
+        pytest.param("above", True, marks=as_root),
+        pytest.param("above/wt", True, marks=as_root),
+    ],
+)
+def test_a_path_that_others_could_take_is_refused(
+    make_server: MakeServer, project: Path, tmp_path: Path, place: str, *, is_foreign: bool
+) -> None:
+    """Below a folder of another user, or one that others may write to, and an empty directory of that kind."""
+    (tmp_path / place).mkdir(parents=True)
+    if is_foreign:
+        os.chown(tmp_path / place, FOREIGN, FOREIGN)
+    else:
+        (tmp_path / place).chmod(0o777)
+    answer = make_server().submit("t", **isolated(project, tmp_path / "above" / "wt", "b"))
+    assert answer.status_code == 422, answer.text
+    error = answer.json()["error"]
+    assert error["field"] == "workspace.worktree_path" and str(tmp_path / place) in error["message"]
+    assert not (tmp_path / place / ".git").exists() and git(project, "branch", "--list", "b") == ""
+
+
+def test_a_sticky_folder_above_is_accepted(make_server: MakeServer, project: Path, tmp_path: Path) -> None:
+    """As with /tmp: what is made there cannot be replaced by others."""
+    above = tmp_path / "above"
+    above.mkdir()
+    above.chmod(0o1777)
+    server = make_server(executor="shell", cmd_template="cat file")
+    assert server.run("t", **isolated(project, above / "wt", "b"))["stdout"] == "one\n"
+
+
+@as_root
+@pytest.mark.parametrize("when", ["queued", "made"])
+def test_a_directory_that_another_user_made_first(
+    make_server: MakeServer, project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, when: str
+) -> None:
+    """In a sticky folder, while the task waits or just before the server makes it: the task fails."""
+    above, make = tmp_path / "above", os.mkdir
+    above.mkdir()
+    above.chmod(0o1777)
+
+    def take() -> None:
+        make(above / "wt")
+        os.chown(above / "wt", FOREIGN, FOREIGN)
+
+    def late(path: Any, *arguments: Any, **more: Any) -> None:
+        if path == above / "wt":
+            take()
+        make(path, *arguments, **more)
+
+    server = make_server(max_concurrency=1, **HOLD)
+    server.submitted("busy", **shared(tmp_path, tmp_path))
+    server.running("busy")
+    server.submitted("t", **isolated(project, above / "wt", "b"))
+    if when == "queued":
+        take()
+    else:
+        monkeypatch.setattr(os, "mkdir", late)
+    (tmp_path / "go-busy").touch()
+    found = server.ended("t")
+    assert found["message"].startswith("isolated worktree setup failed: "), found
+    assert "belongs to another user" in found["message"], found
+    assert list((above / "wt").iterdir()) == []
+
+
+def test_a_repository_with_a_link_at_a_name_of_ours(make_server: MakeServer, project: Path, tmp_path: Path) -> None:
+    """The worktree's ``.git`` is written to a new file of an unknown name: what a tracked link leads to stays."""
+    precious = tmp_path / "precious"
+    precious.write_text("mine")
+    (project / ".git.new").symlink_to(precious)
+    git(project, "add", ".git.new")
+    git(project, "commit", "-q", "-m", "link")
+    server = make_server(executor="shell", cmd_template="git status --porcelain; cat .git")
+    found = server.run("t", **isolated(project, tmp_path / "wt", "b"))
+    assert found["stdout"] == f"gitdir: {project}/.git/worktrees/wt\n", found
+    assert precious.read_text() == "mine"

@@ -1,4 +1,4 @@
-"""The short forms of ``scripts/tasks_soak.py``."""
+"""The short forms of ``scripts/soak_tasks.py``."""
 
 from __future__ import annotations
 

@@ -63,7 +63,7 @@ REFUSED = {
     "if agent {prompt}; then echo": "elif or else or fi is missing",
     "cat <<EOF | | agent {prompt}\nEOF": "a command is missing before '|'",
     "agent {prompt} )": "a command is missing before ')'",
-    "select x in a; do agent {prompt}; done": "select is not understood",
+    "select x in a; do agent {prompt}; done": "select is not supported",
     "echo {other}": "{other} is not a placeholder: use {prompt}, {task_id}, {run_id}, or write {{other}}",
     "awk '{print}' <<< {prompt}": "{print} is not a placeholder",
     "echo {prompt}\0": "NUL",

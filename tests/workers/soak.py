@@ -26,7 +26,7 @@ class Tally:
 
     kills: int = 0
     answered: int = 0
-    refused: int = 0  # with the retriable error, or cut short by a death
+    refused: int = 0  # with the retryable error, or cut short by a death
     changes: Counter[str] = field(default_factory=Counter)
     restarts: int = 0
     counted: float = 0.0
@@ -73,7 +73,7 @@ async def _kill(worker: ServiceSupervisor, chance: random.Random, tally: Tally) 
 
 
 async def _use(worker: ServiceSupervisor, tally: Tally) -> None:
-    """Ask as fast as it answers; every request has an answer or a retriable end, none hangs."""
+    """Ask as fast as it answers; every request has an answer or a retryable end, none hangs."""
     while True:
         try:
             with worker.borrow() as generation:
@@ -83,7 +83,7 @@ async def _use(worker: ServiceSupervisor, tally: Tally) -> None:
                     answer = await echo.ask_in_turn(b"question")
                 if answer == b"question":
                     tally.answered += 1
-                elif generation.failing.is_set():
+                elif generation.ending.is_set():
                     tally.refused += 1
                 else:
                     tally.wrong.append(f"the answer was {answer!r}")

@@ -54,7 +54,7 @@ def test_an_answer_with_a_lost_part_is_an_error() -> None:
         async with conversing() as (conversation, _):
             beside = asyncio.ensure_future(events_of(conversation, prompt("words=20 delay=20")))
             await asyncio.sleep(0.1)
-            with pytest.raises(WorkerError, match="lost"):
+            with pytest.raises(WorkerError, match="dropped"):
                 await events_of(conversation, prompt(f"big={17 << 20}"))
             assert text_of(await beside) == " ".join(f"w{i}" for i in range(20))
             assert text_of(await events_of(conversation, prompt("words=1"))) == "w0"
@@ -136,7 +136,7 @@ def test_calls_whose_tokens_are_never_told(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 @pytest.mark.parametrize("step", STEPS)
-def test_a_death_at_any_step_of_a_turn_is_one_retriable_error(step: str) -> None:
+def test_a_death_at_any_step_of_a_turn_is_one_retryable_error(step: str) -> None:
     """Whatever the worker was doing when it died, its reader gets WorkerExitedError, or the complete answer."""
 
     async def work() -> None:

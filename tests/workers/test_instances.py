@@ -59,11 +59,11 @@ def test_only_the_exact_placeholder_is_replaced(bench: Bench) -> None:
     """Other braces are the program's own, in argv and in a probe; one instance's declaration differs from another's."""
     probe = ExecReadiness(argv=["awk", "{print}", "x{instance}"])
     found = spec(bench, "{instance}-{instance}", "${instances}", "{}", "{{instance}}", instances=4, readiness=probe)
-    third = found.numbered(3)
+    third = found.for_instance(3)
     assert list(third.argv[-4:]) == ["3-3", "${instances}", "{}", "{3}"]
     assert isinstance(third.readiness, ExecReadiness)
     assert third.readiness.argv == ["awk", "{print}", "x3"]
-    assert third.fingerprint() != found.numbered(2).fingerprint()
+    assert third.fingerprint() != found.for_instance(2).fingerprint()
 
 
 def test_one_address_for_several_instances_is_refused(bench: Bench) -> None:

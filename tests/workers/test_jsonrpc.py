@@ -201,7 +201,7 @@ def test_a_call_ends_at_its_deadline_and_a_late_answer_harms_nobody() -> None:
 
 
 def test_the_end_of_the_worker_ends_every_call() -> None:
-    """All that wait, and all that come later, get the retriable WorkerExitedError; half a last line is counted."""
+    """All that wait, and all that come later, get the retryable WorkerExitedError; half a last line is counted."""
 
     async def test(side: Side) -> None:
         calls = [asyncio.ensure_future(side.rpc.call("m", {}, seconds=60)) for _ in range(3)]

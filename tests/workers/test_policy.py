@@ -10,7 +10,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from debug_server.workers.backoff import Backoff, RestartBudget
 from debug_server.workers.interface import WorkerExit
-from debug_server.workers.state import GiveUp, LivenessReason, Machine, Phase, ReadinessReason, Rest, Restart
+from debug_server.workers.state import GiveUp, LivenessReason, Machine, Phase, ReadinessReason, Restart, StayStopped
 
 BEGIN = datetime(2030, 1, 1, tzinfo=UTC)
 INITIAL, MAXIMUM, LIMIT, WINDOW, STABLE = 0.5, 5.0, 4, 600.0, 60.0
@@ -111,16 +111,16 @@ class WorkerModel(RuleBasedStateMachine):
     @precondition(lambda self: self.machine.pid is not None)
     @rule(error=st.sampled_from([None, "no answer"]))
     def fails(self, error: str | None) -> None:
-        self.machine.failing(ReadinessReason.HANDSHAKE_FAILED, error)
+        self.machine.ending(ReadinessReason.HANDSHAKE_FAILED, error)
         self.ready_at = None
         assert not self.machine.is_ready
 
     @precondition(lambda self: self.machine.phase in (Phase.LAUNCHING, Phase.STARTING, Phase.READY, Phase.ENDING))
-    @rule(wanted=st.booleans())
-    def exits(self, wanted: bool) -> None:
-        following = self.machine.exited(an_exit(self.clock), wanted=wanted)
+    @rule(replacement_requested=st.booleans())
+    def exits(self, replacement_requested: bool) -> None:
+        following = self.machine.exited(an_exit(self.clock), replacement_requested=replacement_requested)
         self.ready_at = None
-        if wanted:
+        if replacement_requested:
             assert following == Restart(delay=0.0)
             self.restarts += 1
             return
@@ -135,7 +135,7 @@ class WorkerModel(RuleBasedStateMachine):
     @precondition(lambda self: self.machine.phase in (Phase.DRAINING, Phase.STOPPING) and self.machine.pid is not None)
     @rule()
     def exits_when_told(self) -> None:
-        assert self.machine.exited(an_exit(self.clock), wanted=False) == Rest()
+        assert self.machine.exited(an_exit(self.clock), replacement_requested=False) == StayStopped()
 
     @rule()
     def is_reset(self) -> None:
@@ -203,6 +203,6 @@ def test_the_row_of_failures_ends_with_stable_uptime() -> None:
         machine.spawned(1)
         machine.ready({})
         clock.now += uptime
-        following = machine.exited(an_exit(clock), wanted=False)
+        following = machine.exited(an_exit(clock), replacement_requested=False)
         delays.append(following.delay if isinstance(following, Restart) else None)
     assert delays == [0.5, 1.0, 2.0, 4.0, 0.5, 1.0, 2.0, 4.0, None]

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import re
 import signal
 import socket
 import sys
 import tempfile
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,8 +19,9 @@ from typing import Any
 import pytest
 
 from debug_server.workers import spec as declared
-from debug_server.workers.readiness import Probe, ProbeContext, open_probe
+from debug_server.workers.readiness import Probe, ProbeContext, ProbeFailedError, open_probe
 from debug_server.workers.spec import Readiness, WorkerSpec
+from tests.other_users import NOBODY, taken
 from tests.running import Bench, lasting_port
 from tests.workers.supervising import argv, shake_hands, supervised, timing, until
 
@@ -157,3 +160,80 @@ def test_nobody_can_take_the_notify_socket_beforehand(tmp_path: Path) -> None:
     deep = tmp_path / ("long" * 25)
     deep.mkdir()
     assert re.fullmatch("@debug-server/[0-9a-f]{32}", asyncio.run(check(deep)))
+
+
+@contextlib.contextmanager
+def _answering(head: bytes, more: bytes, pause: float = 0.0) -> Iterator[tuple[str, list[int]]]:
+    """An HTTP server with an answer that never ends; and how many bytes it sent."""
+    sent, over = [0], threading.Event()
+
+    def serve() -> None:
+        with contextlib.suppress(OSError), listener.accept()[0] as connection:
+            assert b"accept-encoding: identity\r\n" in connection.recv(65536).lower()
+            connection.sendall(head)
+            while not over.wait(pause):
+                sent[0] += connection.send(more)
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        server = threading.Thread(target=serve)
+        server.start()
+        try:
+            yield f"http://127.0.0.1:{listener.getsockname()[1]}/", sent
+        finally:
+            over.set()
+            server.join(60)
+
+
+async def _check(url: str, folder: Path, seconds: float = 60.0) -> None:
+    readiness = declared.HttpReadiness(url=url, timeout=seconds)
+    nobody: Any = None  # this probe needs no runner
+    spec = WorkerSpec(name="w", argv=["true"], readiness=readiness)
+    async with asyncio.timeout(30):
+        await open_probe(ProbeContext(runner=nobody, spec=spec, instance=0, folder=folder, handshakes={})).check()
+
+
+def test_a_body_without_end_is_not_read(tmp_path: Path) -> None:
+    """The status decides."""
+    with _answering(b"HTTP/1.1 200 OK\r\n\r\n", bytes(1 << 16)) as (url, sent):
+        asyncio.run(_check(url, tmp_path))
+        assert sent[0] < 64 << 20, "more than the sockets hold"
+
+
+def test_an_answer_is_bounded_and_in_time(tmp_path: Path) -> None:
+    """Headers without end, and an answer that comes drop by drop."""
+    with (
+        _answering(b"HTTP/1.1 200 OK\r\nX: ", b"x" * 65536) as (url, sent),
+        pytest.raises(ProbeFailedError, match="does not answer"),
+    ):
+        asyncio.run(_check(url, tmp_path))
+    assert sent[0] < 64 << 20
+    with (
+        _answering(b"HTTP/1.1 200 OK\r\n", b"X: x\r\n", pause=0.05) as (url, _),
+        pytest.raises(ProbeFailedError, match=r"does not answer within 0\.4 s"),
+    ):
+        asyncio.run(_check(url, tmp_path, seconds=0.4))
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+def test_another_user_s_port_is_not_the_worker(bench: Bench) -> None:
+    """Nothing is sent there, the worker is not ready, and its last exit says whose port it is."""
+
+    async def check(url: str) -> str:
+        told = WorkerSpec(
+            name="probed",
+            argv=argv("mute"),
+            readiness=declared.HttpReadiness(url=url, interval=0.02),
+            cwd=bench.workspace,
+            timing=timing(startup_timeout=1.0, restart_max=0),
+        )
+        async with supervised(bench, told) as workers:
+            worker = workers.pick("probed")
+            await until(lambda: worker.status()["phase"] == "failed")
+            assert worker.status()["last_ready_at"] is None
+            return str(worker.status()["last_exit"]["error"])
+
+    with taken("127.0.0.1") as thief:
+        url = f"http://127.0.0.1:{thief.port}"
+        error = asyncio.run(check(f"{url}/"))
+        assert f"{url} is served by user " in error and f"uid {NOBODY}" in error
+        assert not thief.heard()

@@ -1,4 +1,4 @@
-"""The short form of ``scripts/worker_soak.py``."""
+"""The short form of ``scripts/soak_worker.py``."""
 
 from __future__ import annotations
 

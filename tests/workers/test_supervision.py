@@ -61,7 +61,7 @@ def test_a_killed_worker_is_replaced_and_counted(bench: Bench) -> None:
                 assert await worker.wait_for_ready(60)
                 with worker.borrow() as generation:
                     os.kill(generation.pid, signal.SIGKILL)
-                    await generation.failing.wait()
+                    await generation.ending.wait()
                     assert not worker.is_ready  # before anybody who waits for the first sign can look
                 await until(lambda: worker.machine.generation == kills + 1 and worker.status()["pid"])  # noqa: B023
                 assert worker.status()["restarts_total"] == kills

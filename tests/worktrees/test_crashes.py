@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from debug_server.disk import list_mounts
+from debug_server.errors import CapacityExhaustedError
 from debug_server.worktrees import WorktreePool
 from debug_server.worktrees.processes import processes_under
 from tests.running import eventually
@@ -71,6 +72,21 @@ def test_killed_at_each_step(base: Path, remote: Remote, backend: str, moment: s
     expected = reference(remote.path, remote.commits[0], base / "reference")
     with pool.acquire_worktree(commit_sha=remote.commits[0], owner="t", environment_hash=None, timeout=0) as lease:
         assert fingerprint(lease.path) == fingerprint(expected)
+
+
+def test_the_leases_of_a_killed_process_are_free_at_once(base: Path, remote: Remote, backend: str) -> None:
+    """A process that leased every workspace by the Python API is killed: the next one need not wait for their time."""
+    arguments = [str(base), str(remote.path), backend, remote.commits[0], "2"]
+    program = [sys.executable, "-m", "tests.worktrees.programs.hold", *arguments]
+    with subprocess.Popen(program, cwd=ROOT, stdout=subprocess.PIPE) as child:
+        assert child.stdout is not None
+        assert child.stdout.readline() == b"held\n"
+        pool = open_pool(base, remote, backend, max_worktrees=2)
+        with pytest.raises(CapacityExhaustedError):
+            pool.acquire_worktree(commit_sha=remote.commits[0], owner="t", environment_hash=None, timeout=0)
+        child.kill()
+    pool = open_pool(base, remote, backend, max_worktrees=2)
+    pool.acquire_worktree(commit_sha=remote.commits[0], owner="t", environment_hash=None, timeout=0).release()
 
 
 def test_killed_at_random(base: Path, backend: str) -> None:

@@ -1,1 +1,1 @@
-"""The parts of environments: plan, build, seal, lend, collect; imported by ``runner.environment`` only."""
+"""The modules behind ``runner.environment``: plan, build, seal, lease and collect environments."""

@@ -1,4 +1,4 @@
-"""One build tool's process: its own session, a scrubbed environment, a deadline, its words live in the log."""
+"""Runs a build tool: in its own session, with selected variables and a deadline, its output in the log."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from debug_server.disk import make_private, remove_tree
 from debug_server.errors import EnvironmentBuildError
 from debug_server.ports import LogSink
 from debug_server.runner.cancellation import Cancellation
-from debug_server.runner.environments.build_processes import VARIABLE, kill_build
+from debug_server.runner.environments.build_processes import BUILD_VARIABLE, kill_build
 
 _LAST_LINES = 20
-_DRAIN_SECONDS = 2.0  # for output that a grandchild still holds open after the tool itself has ended
+_DRAIN_SECONDS = 2.0  # wait for output after the tool has ended: a grandchild may still hold the pipe open
 _CREDENTIALS = re.compile(r"(?<=://)[^/\s@]+@")
 
 _PASSED = re.compile(
@@ -34,7 +34,7 @@ _PASSED = re.compile(
     r"|RUSTFLAGS|CARGO_HOME|RUSTUP_HOME|SOURCE_DATE_EPOCH",
     re.IGNORECASE,  # proxies are spelled both ways
 )
-# These send an installation somewhere else than into the environment being built, or change what is installed.
+# These would install into another place than the environment, or change what is installed.
 _REDIRECTING = re.compile(
     r"UV_(PROJECT.*|WORKING_DIRECTORY|PYTHON|SYSTEM_PYTHON|BREAK_SYSTEM_PACKAGES|FROZEN|LOCKED|NO_SYNC|ENV_FILE)"
     r"|PIP_(TARGET|PREFIX|ROOT|USER|PYTHON|REQUIREMENT|CONSTRAINT|DRY_RUN)"
@@ -42,7 +42,7 @@ _REDIRECTING = re.compile(
 
 
 def tool_environment(base: Mapping[str, str] | None = None) -> dict[str, str]:
-    """What of our environment a build tool may see: where programs and indexes are, no secrets and no Python paths."""
+    """The variables that a build tool gets: search path, proxies, package indexes; no secrets and no Python paths."""
     source = os.environ if base is None else base
     kept = {
         name: value for name, value in source.items() if _PASSED.fullmatch(name) and not _REDIRECTING.fullmatch(name)
@@ -52,7 +52,7 @@ def tool_environment(base: Mapping[str, str] | None = None) -> dict[str, str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BuildContext:
-    """What a builder works with: where the environment is to be, until when, who listens."""
+    """The target folder, deadline, log and cancellation of one build."""
 
     target: Path
     temporary: Path  # the tools' TMPDIR, for the holder of the build lock alone
@@ -61,8 +61,8 @@ class BuildContext:
     bypass_cache: bool = False  # take nothing from the tool's own cache
     cancellation: Cancellation = field(default_factory=Cancellation)  # of the command that it is built for
 
-    def say(self, text: str) -> None:
-        """One line of our own for the reader of the log."""
+    def write_line(self, text: str) -> None:
+        """Write one line of debug-server to the log."""
         self.log.write(f"{text}\n", stream="system")
 
     def remaining(self) -> float:
@@ -76,8 +76,9 @@ class BuildContext:
     def run(self, argv: Sequence[str], *, cwd: Path, env: Mapping[str, str] | None = None, hint: str = "") -> None:
         """Run one tool to its end; a failure is an EnvironmentBuildError with ``hint`` and its last lines."""
         self.remaining()
-        # Of its own: uv locks files of known names there, which in a shared folder anybody can hold.
-        remove_tree(self.temporary)  # a killed builder's
+        # A private TMPDIR: uv locks files with fixed names there, and in a shared folder another user could hold the
+        # locks.
+        remove_tree(self.temporary)  # left by a killed builder
         make_private(self.temporary)
         try:
             self._run(argv, cwd, {**tool_environment(), **(env or {}), "TMPDIR": str(self.temporary)}, hint)
@@ -86,12 +87,12 @@ class BuildContext:
 
     def _run(self, argv: Sequence[str], cwd: Path, env: Mapping[str, str], hint: str) -> None:
         listener = _OutputLog(self.log)
-        process = _spawn(argv, cwd, {**env, VARIABLE: self.target.name})
+        process = _spawn(argv, cwd, {**env, BUILD_VARIABLE: self.target.name})
         in_time = False
         try:
-            in_time = _follow(process, listener, self.deadline, self.cancellation)
+            in_time = _read_output(process, listener, self.deadline, self.cancellation)
         finally:
-            _end_group(process)
+            _kill_group(process)
             if not in_time:
                 kill_build(self.target.name)
         listener.close()
@@ -121,7 +122,7 @@ class _OutputLog:
         self.feed(b"\n" if self._partial else b"")
 
     def _line(self, line: str) -> None:
-        # Index addresses may carry a password; a line is the unit in which it can be found whole.
+        # Index URLs may contain a password. Whole lines, so that a password is never split.
         text = _CREDENTIALS.sub("****@", line.rstrip("\r"))
         self._log.write(f"{text}\n", stream="system")
         if text.strip():
@@ -144,10 +145,10 @@ def _spawn(argv: Sequence[str], cwd: Path, env: Mapping[str, str]) -> subprocess
         raise EnvironmentBuildError(f"build tool {argv[0]!r} cannot be started: {error.strerror}") from error
 
 
-def _follow(
+def _read_output(
     process: subprocess.Popen[bytes], listener: _OutputLog, deadline: float, cancellation: Cancellation
 ) -> bool:
-    """Read until the tool has ended and its output is drained; False when the deadline or a cancel came first."""
+    """Read until the tool has ended and all output was read; False if the deadline or a cancellation came first."""
     assert process.stdout is not None
     output = process.stdout.fileno()
     ended, cancelled = os.pidfd_open(process.pid), os.eventfd(0, os.EFD_CLOEXEC)
@@ -196,8 +197,8 @@ def _wait(process: subprocess.Popen[bytes], deadline: float) -> bool:
     return True
 
 
-def _end_group(process: subprocess.Popen[bytes]) -> None:
-    # The group may outlive its leader; a tool that ended by itself leaves nothing running in our name either.
+def _kill_group(process: subprocess.Popen[bytes]) -> None:
+    # Kill the whole group: it may outlive its leader, also when the tool ended by itself.
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, signal.SIGKILL)
     process.wait()
@@ -207,5 +208,5 @@ def _end_group(process: subprocess.Popen[bytes]) -> None:
 
 def _failure(argv: Sequence[str], what: str, listener: _OutputLog) -> EnvironmentBuildError:
     command = " ".join(Path(word).name if index == 0 else word for index, word in enumerate(argv))
-    said = "\n".join(listener.last) or "(it said nothing)"
-    return EnvironmentBuildError(_CREDENTIALS.sub("****@", f"`{command[:300]}` {what}"), tool_output=said)
+    output = "\n".join(listener.last) or "(no output)"
+    return EnvironmentBuildError(_CREDENTIALS.sub("****@", f"`{command[:300]}` {what}"), tool_output=output)

@@ -1,4 +1,4 @@
-"""The lock under which one environment is built, and what a builder that died under it has left behind."""
+"""The lock for building one environment, and the removal of what a killed builder left."""
 
 from __future__ import annotations
 
@@ -21,25 +21,25 @@ _NOTICE_SECONDS = 5.0
 
 
 class BuildLock:
-    """The held lock; its file says which folder the build is at.
+    """The held lock; its file names the folder that is being built.
 
-    A clean end empties the file. A holder that finds something in it follows one that was killed.
+    A build that ends empties the file. If a new holder finds a folder in it, the holder before was killed.
     """
 
     def __init__(self, fd: int) -> None:
         self._fd = fd
 
     def begin(self, target: Path) -> None:
-        """Say where the build will be, before its first file is there."""
+        """Write the target folder into the lock file, before its first file is created."""
         os.ftruncate(self._fd, 0)
         os.pwrite(self._fd, json.dumps({"target": target.name, "pid": os.getpid()}).encode(), 0)
 
     def finish(self) -> None:
-        """Nothing is left to be cleaned up."""
+        """Empty the lock file: nothing is left to clean up."""
         os.ftruncate(self._fd, 0)
 
     def end_killed_build(self) -> str | None:
-        """End the tools that a killed builder has left running; returns the folder they were filling."""
+        """Kill the tools of a killed builder; returns the folder that they were building, or None."""
         target = _parse(os.pread(self._fd, 4096, 0)).get("target")
         if not isinstance(target, str):
             return None
@@ -49,7 +49,7 @@ class BuildLock:
 
 @contextlib.contextmanager
 def build_lock(path: Path, *, timeout: float, log: LogSink, cancellation: Cancellation) -> Iterator[BuildLock]:
-    """Be the only builder, waiting up to ``timeout`` seconds for another to end and telling ``log`` so."""
+    """Hold the lock; waits up to ``timeout`` seconds for another builder, and writes that to ``log``."""
     fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o640)
     if not _try(fd):
         fd = _wait(fd, path, timeout, log, cancellation)
@@ -61,7 +61,7 @@ def build_lock(path: Path, *, timeout: float, log: LogSink, cancellation: Cancel
 
 @contextlib.contextmanager
 def idle_build_lock(path: Path) -> Iterator[BuildLock | None]:
-    """The lock if nobody builds right now, else None."""
+    """The lock if it is free, else None."""
     fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o640)
     try:
         yield BuildLock(fd) if _try(fd) else None
@@ -78,7 +78,7 @@ def _try(fd: int) -> bool:
 
 
 def _wait(fd: int, path: Path, timeout: float, log: LogSink, cancellation: Cancellation) -> int:
-    """Wait in a thread: flock has no timeout of its own, and polling would add its interval to every wait."""
+    """Wait in a thread: flock has no timeout, and polling would delay every wait by up to its interval."""
     waiter = _Waiter(fd)
     waiter.start()
     begun = time.monotonic()
@@ -89,6 +89,7 @@ def _wait(fd: int, path: Path, timeout: float, log: LogSink, cancellation: Cance
             waiter.woken.wait(min(max(left, 0), _NOTICE_SECONDS))
             if waiter.ready.is_set():
                 return fd
+            # give_up() is False if the lock came at the same moment: the next round then returns it.
             if (left <= 0 or cancellation.message is not None) and waiter.give_up():
                 cancellation.check()
                 message = f"another builder ({_owner(path)}) was not done within {timeout:g} s: try again later"
@@ -114,7 +115,7 @@ class _Waiter(threading.Thread):
                 self.woken.set()
 
     def give_up(self) -> bool:
-        """Whether the lock was not had in the meantime; it is then given back as soon as it comes."""
+        """Stop waiting unless the lock was just acquired; True if stopped. A lock that comes later is released."""
         with self._decision:
             self._abandoned = not self.ready.is_set()
             return self._abandoned

@@ -1,4 +1,4 @@
-"""What will be built, decided before anything is: manifests, interpreter, builder and the fingerprint of all three."""
+"""The plan of a build: manifests, interpreter, builder, and the fingerprint of all three."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from debug_server.runner.environments.interpreters import Interpreter
 from debug_server.runner.environments.manifests import ManifestKind, ManifestSet
 from debug_server.runner.environments.request import EnvironmentRequest
 
-_MEANINGFUL = ("python", "builder", "hook")  # what a builder reads; other names only tell environments apart
+_MEANINGFUL = ("python", "builder", "hook")  # names that a builder reads; others only change the fingerprint
 
 
 class Builder(Protocol):
-    """One way to fill an environment's folder."""
+    """One way to build an environment."""
 
     @property
     def name(self) -> str:
@@ -32,7 +32,7 @@ class Builder(Protocol):
 
     @property
     def brings_python(self) -> bool:
-        """Whether the interpreter is one of the packages, not one of this machine's."""
+        """Whether the builder installs the interpreter itself, instead of using one of this machine."""
 
     @property
     def keeps_records(self) -> bool:
@@ -42,15 +42,15 @@ class Builder(Protocol):
         """Fill ``context.target`` or raise EnvironmentBuildError."""
 
     def sources(self) -> str:
-        """Where it takes packages from, as far as manifests do not say: part of the fingerprint."""
+        """The package indexes that it uses, where the manifests name none: part of the fingerprint."""
 
     def drop_from_cache(self, packages: list[str], context: BuildContext) -> None:
-        """Drop these packages from the tool's own cache, where a tampered file may be linked to."""
+        """Remove these packages from the tool's cache: their files may be hard links to damaged ones."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BuildPlan:
-    """One environment to be."""
+    """The plan of one environment."""
 
     request: EnvironmentRequest
     manifests: ManifestSet
@@ -94,13 +94,13 @@ def make_plan(
 
 
 def difference(before: Mapping[str, object], after: Mapping[str, str]) -> str:
-    """In words, which components changed."""
+    """Which components changed, as a phrase for the log."""
     changed = [name for name, value in after.items() if before.get(name) != value]
     return f"changed: {', '.join(changed)}" if changed else "not built yet"
 
 
-def check_parts(request: EnvironmentRequest, manifests: ManifestSet) -> None:
-    """Extras and groups are parts of a project's file; without one they would be left out in silence."""
+def check_extras_and_groups(request: EnvironmentRequest, manifests: ManifestSet) -> None:
+    """EnvironmentBuildError for extras or groups without a pyproject.toml, which would be ignored silently."""
     named = [f"extra {name!r}" for name in request.extras] + [f"group {name!r}" for name in request.groups]
     projects = [path for path in manifests.of(ManifestKind.PROJECT) if path.name == "pyproject.toml"]
     if named and not projects and not manifests.of(ManifestKind.UV_LOCK):
@@ -108,10 +108,12 @@ def check_parts(request: EnvironmentRequest, manifests: ManifestSet) -> None:
 
 
 def check_metadata(request: EnvironmentRequest) -> None:
-    """Metadata becomes part of a fingerprint and of command lines: text only."""
+    """EnvironmentBuildError for metadata that is not strings, or whose name looks misspelt."""
     for name, value in (request.metadata or {}).items():
         if not isinstance(name, str) or not isinstance(value, str):
-            raise EnvironmentBuildError(f"metadata {name!r}: {value!r} must be text on both sides")
+            raise EnvironmentBuildError(f"metadata {name!r}: {value!r}: name and value must be strings")
         meant = get_close_matches(name.lower(), _MEANINGFUL, n=1)
         if meant and name not in _MEANINGFUL:
-            raise EnvironmentBuildError(f"metadata {name!r} means nothing: write {meant[0]!r}, or choose another name")
+            raise EnvironmentBuildError(
+                f"metadata {name!r} is not known: did you mean {meant[0]!r}? If not, choose another name"
+            )

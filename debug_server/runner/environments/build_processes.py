@@ -1,4 +1,4 @@
-"""Ending every process of a build, also those that left its process group or outlived its builder."""
+"""Kills every process of a build, including those that left its process group or outlived its builder."""
 
 from __future__ import annotations
 
@@ -9,15 +9,16 @@ import signal
 import time
 from pathlib import Path
 
-VARIABLE = "DEBUG_SERVER_BUILD"  # inherited by all descendants of a build tool; its value is the folder being built
+# All descendants of a build tool inherit it; its value is the folder being built.
+BUILD_VARIABLE = "DEBUG_SERVER_BUILD"
 _DEADLINE_SECONDS = 10.0
 
 
 def kill_build(target: str) -> None:
-    """Kill what carries the mark of the build of ``target``, until nothing does."""
+    """Kill the processes with the variable of the build of ``target``, until there are none."""
     end = time.monotonic() + _DEADLINE_SECONDS
     while time.monotonic() < end:
-        marked = _marked(f"{VARIABLE}={target}".encode())
+        marked = _marked(f"{BUILD_VARIABLE}={target}".encode())
         if not marked:
             return
         try:
@@ -28,7 +29,7 @@ def kill_build(target: str) -> None:
 
 
 def _marked(mark: bytes) -> list[int]:
-    """A pidfd for each marked process: opened before the look, so that it cannot come to mean another process."""
+    """A pidfd for each marked process, opened before its environment is read: the pid cannot be reused in between."""
     found = []
     for name in os.listdir("/proc"):  # noqa: PTH208  (names, not paths)
         if not name.isdigit() or int(name) == os.getpid():

@@ -1,4 +1,4 @@
-"""Which builder a request gets: the one it names, else the one its manifests call for."""
+"""Chooses the builder of a request: the one that it names, else the one for its manifests."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def choose_builder(request: EnvironmentRequest, manifests: ManifestSet, probes: 
         return _named(wanted, metadata.get("hook"), probes)
     if other := manifests.of(ManifestKind.OTHER):
         raise EnvironmentBuildError(
-            f"manifest {str(other[0])!r} is of no kind that can be built: name one that is ({_SUPPORTED}). "
+            f"manifest {str(other[0])!r} is not supported: use one of {_SUPPORTED}. "
             'For others, from Python: EnvironmentRequest(metadata={"hook": "… fills $DEBUG_SERVER_ENV_PATH"})'
         )
     if not manifests.of(*_CONDA):
@@ -50,7 +50,7 @@ def _named(wanted: str, hook: str | None, probes: ProbeCache) -> Builder:
         raise EnvironmentBuildError(f"builder {wanted!r} does not exist: use one of {', '.join(_CHOICES)}")
     found = VenvBuilder() if wanted == "venv" else _uv(probes) if wanted == "uv" else _rattler(probes)
     if found is None:
-        raise EnvironmentBuildError(f"builder {wanted!r} is not installed: install it or leave the choice to us")
+        raise EnvironmentBuildError(f"builder {wanted!r} is not installed: install it, or do not name a builder")
     return found
 
 
@@ -63,7 +63,7 @@ def _uv(probes: ProbeCache) -> UvBuilder | None:
 def _rattler(probes: ProbeCache) -> Builder | None:
     if importlib.util.find_spec("rattler") is None:
         return None
-    # Imported here: with YAML and asyncio it would double the time to load this package for everybody else.
+    # Imported here: YAML and asyncio would double the time to load this package for callers that need no conda.
     from importlib.metadata import version
 
     from debug_server.runner.environments.conda_builders import RattlerBuilder

@@ -1,7 +1,7 @@
-"""A build whose files are what their packages list: what somebody wrote into the tool's cache is never sealed.
+"""Builds an environment and compares its files with its packages' RECORDs, so that no changed file is sealed.
 
-Installed files are hard links into uv's cache, so one that was changed in place in some environment would come with
-every later one. A build that differs from its packages' RECORDs is made again past the cache.
+Installed files are hard links into uv's cache, so a file that was changed in place in one environment would be part of
+every later one. A build that differs from the RECORDs is repeated without the cache.
 """
 
 from __future__ import annotations
@@ -11,33 +11,37 @@ from dataclasses import replace
 from debug_server.errors import EnvironmentBuildError
 from debug_server.runner.environments.build_context import BuildContext
 from debug_server.runner.environments.build_plan import BuildPlan
-from debug_server.runner.environments.inventory import Inventory, describe, misrecorded, owners, take_inventory
+from debug_server.runner.environments.inventory import (
+    Inventory,
+    describe,
+    distributions_of,
+    misrecorded,
+    take_inventory,
+)
 from debug_server.runner.environments.layout import delete_tree
 from debug_server.runner.environments.seal import write_marker
 
 
 def build_checked(plan: BuildPlan, context: BuildContext) -> Inventory:
-    """Fill ``context.target`` and list its files; EnvironmentBuildError if they are not what the packages hold."""
+    """Build ``context.target`` and list its files; EnvironmentBuildError if they differ from those of the packages."""
     inventory, wrong = _build(plan, context)
     if not wrong:
         return inventory
-    packages = owners(context.target, set(wrong), inventory.entries)
+    packages = distributions_of(context.target, set(wrong), inventory.entries)
     named = ", ".join(packages)
-    context.say(
+    context.write_line(
         f"[debug-server] environment: {_describe_wrong(wrong)}: building again without the cache, "
         f"and removing {named} from it"
     )
     plan.builder.drop_from_cache(packages, context)
     delete_tree(context.target)
     inventory, again = _build(plan, replace(context, bypass_cache=True))
-    if again == wrong:  # nobody else could reach these: the packages came like this
-        context.say(
-            f"[debug-server] environment: the list that came with {named} is wrong; its files are taken as they are"
-        )
+    if again == wrong:  # the same files differ without the cache, so the RECORDs are wrong
+        context.write_line(f"[debug-server] environment: the RECORD of {named} is wrong; its files are accepted")
     elif again:
         raise EnvironmentBuildError(
-            f"{_describe_wrong(again)}, also when it is installed past the cache: does something write into "
-            f"{context.target.parent}? Clean the build tool's cache (`uv cache clean`) and ask again"
+            f"{_describe_wrong(again)}, even when installed without the cache: check that no other program writes into "
+            f"{context.target.parent}, clean the build tool's cache (`uv cache clean`) and retry"
         )
     return inventory
 

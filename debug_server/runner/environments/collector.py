@@ -1,4 +1,4 @@
-"""Removing environments: by last use and disk budget, and what killed builders left; never one that is in use."""
+"""Removes environments by last use and disk budget, and what killed builders left; never one that is in use."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ GRACE_SECONDS = 60.0  # between ensure() and the hold() of its caller
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Collection:
-    """What a collection did."""
+class GarbageCollection:
+    """The result of one garbage collection."""
 
     removed: tuple[str, ...]  # names of folders
     freed_bytes: int
@@ -33,7 +33,7 @@ class _Candidate:
     idle: float
 
 
-def collect(layout: Layout, *, max_idle: float | None, max_bytes: int | None, grace: float) -> Collection:
+def collect(layout: Layout, *, max_idle: float | None, max_bytes: int | None, grace: float) -> GarbageCollection:
     """Remove what is idle for ``max_idle`` seconds, then the longest idle until ``max_bytes`` are kept."""
     layout.empty_trash()
     candidates = sorted(_candidates(layout), key=lambda item: -item.idle)
@@ -48,13 +48,13 @@ def collect(layout: Layout, *, max_idle: float | None, max_bytes: int | None, gr
             freed, kept = freed + size, kept - size
     _remove_dangling(layout)
     _remove_temporaries(layout)
-    return Collection(removed=tuple(removed), freed_bytes=freed, kept_bytes=kept)
+    return GarbageCollection(removed=tuple(removed), freed_bytes=freed, kept_bytes=kept)
 
 
 def remove_superseded(layout: Layout, key: str, *, abandoned: str | None = None) -> None:
-    """Remove the unsealed environments of ``key`` that nobody uses; the caller holds its build lock.
+    """Remove the unsealed environments of ``key`` that are not in use; the caller holds the build lock.
 
-    ``abandoned`` was never sealed and so never served: it goes at once.
+    ``abandoned`` was never sealed, so no process can use it: it is removed without the grace period.
     """
     seal = parse_seal(layout.seal(key))
     for directory in layout.directories(f"{key}-"):
@@ -93,7 +93,7 @@ def _remove_locked(layout: Layout, directory: Path, grace: float) -> bool:
     if leases.idle_seconds(lease) < grace:
         return False
     with leases.exclusive(lease) as alone:
-        # Asked again inside: a user may have come and gone since.
+        # Check again under the lock: it may have been used since.
         if not alone:
             return False
         key = key_of_directory(directory.name)
@@ -117,7 +117,7 @@ def _remove_dangling(layout: Layout) -> None:
 
 
 def _remove_temporaries(layout: Layout) -> None:
-    """The temporary folders of killed build tools, and copies of projects that were made for them."""
+    """Remove the temporary folders of killed build tools, and the copies of projects that were made for them."""
     for folder in layout.temporaries():
         with idle_build_lock(layout.lock(folder.name.partition(".")[0])) as lock:
             if lock is not None:
@@ -126,7 +126,7 @@ def _remove_temporaries(layout: Layout) -> None:
 
 
 def _remove_drafts(layout: Layout) -> None:
-    """Files that a killed process had not yet renamed to their place."""
+    """Remove files that a killed process had not renamed to their final name."""
     limit = time.time() - GRACE_SECONDS
     for folder in (layout.root, layout.seals, layout.state, layout.projects):
         for draft in folder.glob("*.????????"):

@@ -1,4 +1,4 @@
-"""Building conda environments: py-rattler in this process, or a conda program that is installed."""
+"""Builds conda environments: with py-rattler in this process, or with an installed conda program."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from debug_server.runner.environments.build_context import BuildContext
 from debug_server.runner.environments.build_plan import BuildPlan
 from debug_server.runner.environments.conda_manifest import parse_environment, parse_explicit
 from debug_server.runner.environments.manifests import ManifestKind
-from debug_server.runner.environments.project_copy import project_out_of_reach
+from debug_server.runner.environments.project_copy import safe_project_folder
 from debug_server.runner.environments.uv_builder import UvBuilder
 
 if TYPE_CHECKING:
@@ -106,15 +106,15 @@ class CondaProgramBuilder:
         return ""
 
     def drop_from_cache(self, packages: list[str], context: BuildContext) -> None:
-        """Let the program drop what it has unpacked."""
+        """Remove the unpacked packages from the program's cache."""
         context.run([self.program, "clean", "--packages", "--yes"], cwd=context.target.parent)
 
 
 async def _cancellable(work: Coroutine[Any, Any, None], context: BuildContext) -> None:
-    """Await ``work``, or leave it when the command is cancelled: StartCancelledError.
+    """Await ``work``; when the command is cancelled, stop waiting and raise StartCancelledError.
 
-    Downloads and a solver that waits for them end at once. A step that the library does in a thread of its own
-    (solving, linking a package) goes on unattended until its end: the folder it works in is nobody's by then.
+    Downloads, and a solver that waits for them, end at once. A step that the library runs in its own thread (solving,
+    linking a package) continues to its end, in a folder that is no longer used.
     """
     task, loop = asyncio.ensure_future(work), asyncio.get_running_loop()
 
@@ -139,7 +139,7 @@ async def _install(plan: BuildPlan, context: BuildContext) -> None:
     else:
         records = await _solve(plan, context)
     for record in sorted(records, key=lambda item: item.name.normalized):
-        context.say(f" + {record.name.normalized} {record.version} {record.build}")
+        context.write_line(f" + {record.name.normalized} {record.version} {record.build}")
     await rattler.install(records, target_prefix=context.target, show_progress=False)
 
 
@@ -151,7 +151,7 @@ async def _solve(plan: BuildPlan, context: BuildContext) -> list[RepoDataRecord]
     specs = [spec for item in wanted for spec in item.specs]
     if python := _python_spec(plan):
         specs.append(python)
-    context.say(f"solving {len(specs)} specs from {', '.join(channels)}")
+    context.write_line(f"solving {len(specs)} specs from {', '.join(channels)}")
     sources = [rattler.Channel(_channel_address(name, plan.manifests.root)) for name in channels]
     virtual = rattler.VirtualPackage.detect()
     return await rattler.solve(sources=sources, specs=specs, virtual_packages=virtual)
@@ -184,9 +184,9 @@ def _install_pip_section(plan: BuildPlan, context: BuildContext, uv: UvBuilder |
     if not lines:
         return
     if uv is None or plan.manifests.local_projects:
-        raise EnvironmentBuildError("the pip section needs uv, and only packages that are not local projects")
+        raise EnvironmentBuildError("a pip section needs uv, and must not list local projects")
     arguments = [word for line in lines for word in (shlex.split(line) if line.startswith("-") else [line])]
-    with project_out_of_reach(plan, context) as moved:
+    with safe_project_folder(plan, context) as moved:
         folder = moved.manifests.of(ManifestKind.CONDA)[0].parent
         uv.install_into(moved, context.target / "bin" / "python", arguments, context, folder)
 
@@ -201,7 +201,7 @@ def _python_spec(plan: BuildPlan) -> str | None:
 
 
 def _channel_address(name: str, root: Path) -> str:
-    """A channel that is a folder of the project is named by its path there."""
+    """The address of a channel; a path is resolved against the project root."""
     return (root / name).resolve().as_uri() if name.startswith((".", "/")) else name
 
 

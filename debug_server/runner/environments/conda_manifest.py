@@ -1,4 +1,4 @@
-"""Reading conda's two manifests: environment.yml and the explicit list of package addresses."""
+"""Reads conda's two manifests: environment.yml and the @EXPLICIT list of package URLs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class CondaEnvironment:
 
 
 def parse_environment(text: str) -> CondaEnvironment:
-    """The content of an environment.yml; anything that is not one is an EnvironmentBuildError."""
+    """The content of an environment.yml; EnvironmentBuildError if the text is not one."""
     try:
         data = yaml.safe_load(text)
     except (yaml.YAMLError, RecursionError) as error:
@@ -45,9 +45,12 @@ def _pip_section(item: dict[object, object]) -> Sequence[str]:
 
 
 def _texts(values: object, what: str) -> list[str]:
-    """A list of texts or numbers. Whatever else YAML can hold is not written out: ten aliases stand for 10^10 words."""
+    """A list of strings and numbers, as strings.
+
+    The error does not print other values: ten YAML aliases can stand for 10^10 words.
+    """
     if not isinstance(values, list) or not all(isinstance(value, str | int | float) for value in values):
-        raise EnvironmentBuildError(f"the conda manifest's `{what}` must be a list of texts")
+        raise EnvironmentBuildError(f"the conda manifest's `{what}` must be a list of strings")
     return [str(value) for value in values]
 
 

@@ -1,4 +1,4 @@
-"""What a caller gets: where the environment is, how it came about, and how to keep it while it is used."""
+"""The environment that a caller gets: its paths, how it was built, and a hold that keeps it from removal."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from debug_server.runner.environments.layout import MARKER, Layout
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BuildReport:
-    """How a request was served: the facts of a build event."""
+    """How a request was answered: reused or built, why, and in what time."""
 
     hit: bool
-    reason: str  # why it had to be built, or where it came from
+    reason: str  # why it was built, or why it could be reused
     seconds: float  # from the request to the handle
     builder: str
     packages: tuple[str, ...]  # name==version
@@ -25,7 +25,7 @@ class BuildReport:
 
 @dataclass(frozen=True, slots=True)
 class EnvironmentHandle:
-    """An environment that is complete; shared, so never to be changed."""
+    """A complete environment. It is shared: do not change it."""
 
     path: Path
     python_path: Path
@@ -52,7 +52,7 @@ class EnvironmentHandle:
             yield self
 
     def assign(self, pid: int) -> None:
-        """Keep the environment until process ``pid`` ends, even if we end before it; call it inside ``hold()``."""
+        """Keep the environment until process ``pid`` ends, even if this one ends first; call it inside ``hold()``."""
         if (lease := self._lease()) is not None:
             leases.assign(lease, pid)
 

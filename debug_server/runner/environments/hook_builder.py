@@ -1,4 +1,4 @@
-"""Building with a command of the user's, for whatever no other builder understands."""
+"""Builds with the user's own command, for manifests that no other builder supports."""
 
 from __future__ import annotations
 
@@ -35,4 +35,4 @@ class HookBuilder:
         return ""
 
     def drop_from_cache(self, packages: list[str], context: BuildContext) -> None:
-        """Nothing to do: what the command keeps is its own affair."""
+        """Does nothing: the command manages its own caches."""

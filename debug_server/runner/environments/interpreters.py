@@ -1,4 +1,4 @@
-"""Finding a real Python interpreter of a wanted version among those installed."""
+"""Finds an installed Python interpreter by version; shims are resolved to the real program."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Interpreter:
     abi: str
 
     def identity(self) -> str:
-        """What of it an environment depends on."""
+        """The facts that an environment depends on, as JSON."""
         return json.dumps(asdict(self), sort_keys=True)
 
 
@@ -47,17 +47,20 @@ class Interpreters:
 
     def __init__(self, probes: ProbeCache) -> None:
         self._probes = probes
-        self._chosen: dict[str, str] = {}  # wanted version -> path; asked again each time, so never stale
+        self._chosen: dict[str, str] = {}  # wanted version -> path; probed each time, so never stale
 
     def find(self, wanted: str | None = None) -> Interpreter:
-        """The one that runs us if it fits, else the newest that fits; ``wanted`` is a version or an absolute path."""
+        """The interpreter of this process if it fits, else the newest that fits.
+
+        ``wanted`` is a version or an absolute path.
+        """
         if wanted is not None and wanted.startswith("/"):
             return self._at(wanted)
         version = _parse(wanted)
         known = self._probe(self._chosen.get(version) or own_executable())
-        if known is not None and _fits(known.version, version):
+        if known is not None and _matches_version(known.version, version):
             return known
-        fitting = [found for found in self._search(version) if _fits(found.version, version)]
+        fitting = [found for found in self._search(version) if _matches_version(found.version, version)]
         if not fitting:
             raise EnvironmentBuildError(f"no Python {wanted} is installed; there is: {self._describe()}")
         best = max(fitting, key=lambda found: _numbers(found.version))
@@ -82,9 +85,9 @@ class Interpreters:
             if is_script(path):
                 shims.append(path)
             elif (found := self._probe(path)) is not None:
-                any_real = any_real or _fits(found.version, version)
+                any_real = any_real or _matches_version(found.version, version)
                 yield found
-        if not any_real:  # a shim costs a tenth of a second and usually leads to one of those above
+        if not any_real:  # running a shim takes 0.1 s, and usually leads to one of those above
             yield from (found for path in shims if (found := self._probe(path)) is not None)
 
     def _probe(self, path: str) -> Interpreter | None:
@@ -114,13 +117,13 @@ def _parse(wanted: str | None) -> str:
     return match[1]
 
 
-def _fits(version: str, wanted: str) -> bool:
+def _matches_version(version: str, wanted: str) -> bool:
     return not wanted or f"{version}.".startswith(f"{wanted}.")
 
 
 def _could_fit(hint: str, wanted: str) -> bool:
     """Whether a name that says ``hint`` can be ``wanted``: 3.11 may be 3.11.7, 3.1 is not 3.11."""
-    return not hint or _fits(hint, wanted) or f"{wanted}.".startswith(f"{hint}.")
+    return not hint or _matches_version(hint, wanted) or f"{wanted}.".startswith(f"{hint}.")
 
 
 def _numbers(version: str) -> tuple[int, ...]:

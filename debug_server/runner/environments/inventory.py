@@ -1,7 +1,7 @@
-"""Every file of an environment with size, mode and digest, and what differs from it later.
+"""Lists the files of an environment with size, mode and digest, and finds files that differ from the list later.
 
-Wheels bring a RECORD with the digest of each of their files: what was installed is compared with it before
-it is sealed.
+A wheel contains a RECORD with the digest of each of its files; the installed files are compared with it before the
+environment is sealed.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from typing import NamedTuple
 from debug_server.runner.environments.protection import WRITING
 
 ADDED = "was added"
-_MAX_SHOWN = 3  # problems that are spelled out before the rest is only counted
+_MAX_SHOWN = 3  # problems that are named; the others are counted
 _MISSING, _UNREADABLE = "missing", "unreadable"  # in the place of a digest
 _CHUNK = 1 << 20
-_READERS = 2  # more bring nothing: most of the files are small
+_READERS = 2  # more threads are not faster: most files are small
 
 
 class Entry(NamedTuple):
-    """One file or symbolic link; a tuple because thousands are made within a build's time."""
+    """One file or symbolic link; a NamedTuple, because a build creates thousands."""
 
-    mode: int  # without write permission, which others may take away or give
+    mode: int  # without the write bits, which hard links in other environments may change
     size: int
     target: str | None  # of a symbolic link
     digest: str | None  # None for links
@@ -71,7 +71,7 @@ def take_inventory(root: Path) -> Inventory:
 
 
 def misrecorded(root: Path, inventory: Inventory) -> dict[str, str]:
-    """Path -> digest, of every file that is not as the RECORD of its distribution says."""
+    """Path -> digest of every file that differs from the RECORD of its distribution."""
     wrong = {}
     for path, expected in _recorded_digests(root, inventory.entries).items():
         entry = inventory.entries.get(path)
@@ -109,8 +109,8 @@ def describe(wrong: dict[str, str]) -> str:
     return "; ".join(shown) + (f"; and {rest} more" if rest else "")
 
 
-def owners(root: Path, paths: set[str], entries: dict[str, Entry]) -> list[str]:
-    """The names of the distributions whose RECORD lists one of ``paths``, or which one of them describes."""
+def distributions_of(root: Path, paths: set[str], entries: dict[str, Entry]) -> list[str]:
+    """The distributions whose RECORD lists one of ``paths``, or whose ``dist-info`` contains one."""
     found = {_distribution(path) for path in paths if ".dist-info/" in path}
     for record, listed in _records(root, entries):
         if any(path in paths for path, _ in listed):

@@ -1,15 +1,15 @@
-"""Where everything about environments lies under one root.
+"""The paths of everything about environments below one root.
 
-<name>                        link to the environment that this name was last given
+<name>                        link to the last environment of this name
 .by-fingerprint/<key>-<id>/   an environment at its final path; a rebuild gets another <id>
 .seals/<key>.json             names the one environment that is complete; replaced by an atomic rename
 .seals/<key>-<id>.<sha>.json  every file of that environment, with size and digest
 .seals/<key>.damaged          why the last seal was withdrawn
-.locks/<key>                  held by the one who builds, and what he is at
+.locks/<key>                  held by the builder; contains the folder that is being built
 .tmp/<key>/                   the TMPDIR of the build tool that runs under that lock
 .tmp/<key>.project/           the copy of a project that it works on
-.leases/<key>-<id>            shared by those who use it; its time is that of the last use
-.leases/<key>-<id>@<pid>      one process that uses it, kept beyond our own life
+.leases/<key>-<id>            a shared lock of each user; its mtime is the time of the last use
+.leases/<key>-<id>@<pid>      a process that uses it and outlives the server (a keeper)
 .projects/<sha>/               name, version and scripts of a project under test
 .state/<name>.json            which fingerprint a name last had
 """
@@ -63,7 +63,7 @@ class Layout:
 
     @property
     def probes(self) -> Path:
-        """The file of remembered answers of programs."""
+        """The file with the cached answers of probed programs."""
         return self.root / ".probes.json"
 
     def seal(self, key: str) -> Path:
@@ -87,7 +87,7 @@ class Layout:
         return sorted((self.root / ".tmp").glob("*"))
 
     def new_directory(self, key: str) -> Path:
-        """A path that no environment ever had: a builder that was left behind cannot write into a later one."""
+        """A new path, never used before: a builder that still runs cannot write into a later environment."""
         return self.environments / f"{key}-{secrets.token_hex(4)}"
 
     def directories(self, key: str = "") -> list[Path]:
@@ -129,6 +129,6 @@ def key_of_directory(name: str) -> str:
 
 
 def delete_tree(path: Path) -> None:
-    """Delete a folder, also one with folders that were made read-only; what resists is logged."""
+    """Delete a folder, including read-only folders in it; what cannot be deleted is logged."""
     if left := remove_tree(path):
         _LOG.warning("removal_incomplete", extra={"path": str(path), "left": [str(item) for item in left]})

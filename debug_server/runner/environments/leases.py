@@ -1,4 +1,4 @@
-"""Who uses an environment: shared locks of living holders, and notes about processes that outlive us."""
+"""Tracks who uses an environment: shared locks of processes, and notes about keepers that outlive them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from debug_server.runner.keeper.linux import boot_id, is_alive, start_time
 
 @contextlib.contextmanager
 def shared(path: Path) -> Iterator[None]:
-    """Hold the lease file ``path`` together with other users; its time becomes now, at both ends."""
+    """Hold a shared lock on the lease file ``path``; its mtime is updated at the beginning and the end."""
     fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o640)
     try:
         fcntl.flock(fd, fcntl.LOCK_SH)
@@ -28,7 +28,10 @@ def shared(path: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def exclusive(path: Path) -> Iterator[bool]:
-    """Try to be alone with the lease file ``path``; yields whether it worked, and nobody can join meanwhile."""
+    """Try to lock the lease file ``path`` exclusively; yields whether no process uses the environment.
+
+    While the lock is held, no process can begin to use it.
+    """
     fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o640)
     try:
         try:
@@ -42,7 +45,7 @@ def exclusive(path: Path) -> Iterator[bool]:
 
 
 def assign(path: Path, pid: int) -> None:
-    """Note that process ``pid`` uses the environment until it ends, whatever becomes of us."""
+    """Note that process ``pid`` uses the environment until it ends, even if this process ends first."""
     start = start_time(pid)
     if start is not None and is_alive(pid, start):
         note = path.with_name(f"{path.name}@{pid}")

@@ -1,4 +1,4 @@
-"""What environments there are, for people and for the upkeep."""
+"""Lists the complete environments, for ``debug-server env list`` and for maintenance."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class InstalledEnvironment:
     names: tuple[str, ...]  # that lead to it
     in_use: bool
     idle_seconds: float
-    verified_seconds_ago: float | None  # since every file was right; None: the list of them is gone
+    verified_seconds_ago: float | None  # since the last check of every file; None: its list of files is missing
 
 
 def list_environments(layout: Layout) -> list[InstalledEnvironment]:
@@ -40,7 +40,7 @@ def list_environments(layout: Layout) -> list[InstalledEnvironment]:
 
 
 def record_verified(layout: Layout, seal: Seal) -> None:
-    """The time of the list of files is that of the last check against it."""
+    """Set the mtime of the list of files to now: it is the time of the last check."""
     with suppress(FileNotFoundError):
         os.utime(inventory_path(layout, seal))
 

@@ -1,4 +1,4 @@
-"""The files that say what an environment holds: their kinds, everything they stand on, and one digest of it all."""
+"""Reads the manifests of an environment: their kinds, the files that they include, and one digest of all."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class ManifestSet:
     root: Path  # nothing that a manifest names may lie outside
     files: dict[ManifestKind, tuple[Path, ...]]
     digest: str  # of the contents of all files, the included ones too
-    local_projects: bool  # a requirements file names a folder: its dependencies are wanted, not itself
+    local_projects: bool  # a requirements file names a folder: only its dependencies are installed
     absolute_projects: bool  # one of those by an absolute path
     hashed: bool  # some requirement carries a hash, so all must
     own_index: bool  # the project names its default index itself
@@ -83,12 +83,12 @@ def _project_root(request: EnvironmentRequest, paths: Sequence[Path]) -> Path:
         return Path.cwd()
     common = Path(os.path.commonpath([path.parent for path in paths])).resolve()
     above = (folder for folder in (common, *common.parents) if (folder / ".git").exists())
-    # Another user's would widen the root to a folder in which he may write.
+    # A .git of another user would widen the root to a folder that this other user can write to.
     return next((folder for folder in above if why_distrusted(folder / ".git") is None), common)
 
 
 def _with_neighbours(paths: Iterable[Path]) -> list[Path]:
-    """A lock belongs to its project file: naming either of the two is naming both."""
+    """Add the ``uv.lock`` beside a ``pyproject.toml``, and the reverse."""
     found: dict[Path, None] = {}
     for path in paths:
         found[path] = None
@@ -118,7 +118,7 @@ def _kind_of(path: Path, text: str) -> ManifestKind:
 
 
 class _IncludeReader:
-    """Follows includes, once each, and keeps what was found on the way."""
+    """Reads manifests and their includes, each once, and collects the facts of ``ManifestSet``."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
@@ -153,7 +153,7 @@ class _IncludeReader:
             if "://" in found.target:
                 raise EnvironmentBuildError(
                     f"{path.name} includes {found.target!r}: only files of the project can be included, "
-                    "because what lies behind an address can change unseen"
+                    "because the content of a URL can change without notice"
                 )
             if found.kind is ReferenceKind.INCLUDE:
                 self._include(path.parent / found.target)
@@ -180,7 +180,7 @@ class _IncludeReader:
             self.included[os.path.relpath(real, self._root)] = hashlib.sha256(_read(real)).hexdigest()
 
     def _contained(self, path: Path, what: str) -> Path:
-        real = Path(os.path.realpath(path))  # not ``resolve``, for which a link to itself is no answer
+        real = Path(os.path.realpath(path))  # not ``resolve``, which raises for a link to itself
         if not real.is_relative_to(self._root):
             raise EnvironmentBuildError(
                 f"{what} {str(path)!r} lies outside the project root {str(self._root)!r}: "

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 HINT = (
-    "packages are looked for where UV_DEFAULT_INDEX, UV_INDEX, UV_FIND_LINKS and uv.toml say, "
-    "or, where none of these is set, where pip's settings say"
+    "packages come from the indexes in UV_DEFAULT_INDEX, UV_INDEX, UV_FIND_LINKS or uv.toml, "
+    "or, if none is set, from those in pip's settings"
 )
 _SOURCES = ("UV_DEFAULT_INDEX", "UV_INDEX", "UV_INDEX_URL", "UV_EXTRA_INDEX_URL", "UV_FIND_LINKS", "UV_NO_INDEX")
 _TOML_SOURCES = ("index", "index-url", "extra-index-url", "find-links", "no-index")
@@ -25,9 +25,9 @@ _TRUE = ("1", "true", "yes", "on", "y", "t")
 
 
 def uv_variables(environ: Mapping[str, str], *, prefix: Path | None = None) -> dict[str, str]:
-    """uv's variables for what pip's files and variables say; nothing that uv is configured with is replaced.
+    """The variables that give uv the settings of pip; settings that uv already has are not replaced.
 
-    ``prefix`` is the environment whose own ``pip.conf`` counts, too.
+    ``prefix``: a virtual environment whose ``pip.conf`` is read as well.
     """
     settings = pip_settings(environ, prefix=prefix)
     found = {"UV_INSECURE_HOST": _words(settings, "trusted-host"), "SSL_CERT_FILE": settings.get("cert", "")}
@@ -41,7 +41,7 @@ def _sources(settings: Mapping[str, str]) -> dict[str, str]:
     if settings.get("no-index", "").lower() in _TRUE:
         return {**found, "UV_NO_INDEX": "1"}
     found |= {"UV_DEFAULT_INDEX": _words(settings, "index-url"), "UV_INDEX": _words(settings, "extra-index-url")}
-    # pip takes the best version of all indexes, uv by itself the best of the first index that has the name.
+    # pip takes the best version from all indexes; uv takes it from the first index that has the package.
     return {**found, "UV_INDEX_STRATEGY": "unsafe-best-match"} if any(found.values()) else {}
 
 
@@ -61,21 +61,21 @@ def has_own_sources(environ: Mapping[str, str]) -> bool:
 
 
 def uv_tables(environ: Mapping[str, str]) -> list[dict[str, Any]]:
-    """The settings in uv's own files that say anything of an installation, each overruled by the next."""
+    """The tables of uv's own settings files, in ascending order of precedence."""
     return [table for path in _uv_files(environ) for table in _tables(path)]
 
 
 def names_default_index(folder: Path) -> bool:
-    """Whether a project tells uv its own default index, which a variable of ours would overrule."""
+    """Whether a project names its own default index; a variable set by us would override it."""
     tables = [*_tables(folder / "uv.toml"), *_tables(folder / "pyproject.toml", "tool", "uv")]
     return any("index-url" in table or _has_default(table.get("index")) for table in tables)
 
 
 def settings_variables(environ: Mapping[str, str], folder: Path, root: Path) -> dict[str, str]:
-    """What keeps uv, started in ``folder``, from reading settings above the project's ``root``.
+    """The variables that keep uv, started in ``folder``, from reading settings above the project's ``root``.
 
-    uv takes the first ``uv.toml`` or ``[tool.uv]`` from its working directory upwards, whoever wrote it. Where the
-    project has none, uv is told the user's file, or else the system's, by name.
+    uv uses the first ``uv.toml`` or ``[tool.uv]`` from its working directory upwards, whoever wrote it. If the project
+    has none, the user's file, or else the system's, is named in ``UV_CONFIG_FILE``.
     """
     if environ.get("UV_NO_CONFIG") or environ.get("UV_CONFIG_FILE") or has_settings(folder, root):
         return {}
@@ -90,7 +90,7 @@ def has_settings(folder: Path, root: Path) -> bool:
 
 
 def chosen_sources(environ: Mapping[str, str], *, prefix: Path | None = None) -> str:
-    """Where packages come from, as one text without passwords: another source may have other packages of a name."""
+    """The package sources for the fingerprint, as one string without passwords: packages may differ by source."""
     variables = {**environ, **uv_variables(environ, prefix=prefix)}
     found = {name: variables[name] for name in (*_SOURCES, "UV_INDEX_STRATEGY") if variables.get(name)}
     tables = [{name: table[name] for name in _TOML_SOURCES if name in table} for table in uv_tables(environ)]
@@ -144,7 +144,7 @@ def pip_settings(environ: Mapping[str, str], *, prefix: Path | None = None) -> d
 
 
 def _pip_files(environ: Mapping[str, str], prefix: Path | None) -> Iterator[Path]:
-    """In pip's order: each is overruled by the next."""
+    """pip's configuration files, in ascending order of precedence."""
     named = environ.get("PIP_CONFIG_FILE")
     if named == os.devnull:
         return

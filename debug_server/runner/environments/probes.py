@@ -1,4 +1,4 @@
-"""What programs say about themselves, asked once for each state of the program's file."""
+"""Caches the output of probed programs (``--version``), by the state of the program's file."""
 
 from __future__ import annotations
 
@@ -16,10 +16,9 @@ _PROBE_SECONDS = 20.0
 
 
 class ProbeCache:
-    """Answers of programs by path, device, inode, size and time of the file; shared between processes through a file.
+    """Probe results by path, device, inode, size and mtime of the program; shared between processes in a file.
 
-    A replaced program has another identity and is asked again. Scripts are never remembered: what a shim leads to
-    depends on more than its own file.
+    A replaced program is probed again. Scripts are not cached: what a shim starts depends on more than its own file.
     """
 
     def __init__(self, path: Path) -> None:

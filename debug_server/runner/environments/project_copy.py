@@ -1,8 +1,8 @@
-"""Where uv works on a project: in its own folder, or in a copy above which nobody else can put a file.
+"""Lets uv work on a project in its own folder, or in a private copy if other users can write to a folder above it.
 
-uv takes the first ``pyproject.toml`` above a project for its workspace, whose settings, sources and lock then count,
-and has no option to leave that out. A look before the build would come too early: in a folder that others may write to,
-the file can appear later.
+uv takes the first ``pyproject.toml`` above a project as its workspace and then uses its settings, sources and lock; no
+option disables that. Checking before the build is not enough: in a folder that others may write to, the file can appear
+later.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from debug_server.runner.environments.build_context import BuildContext
 from debug_server.runner.environments.build_plan import BuildPlan
 
 _END = "pyproject.toml"
-# uv resolves links to these and searches above what it finds. The others can be links.
+# uv follows links to these files and then searches above their targets, so they are copied. Others can be links.
 _COPIED = (_END, "setup.py", "setup.cfg", "uv.lock", "uv.toml")
 
 
 @contextmanager
-def project_out_of_reach(plan: BuildPlan, context: BuildContext) -> Iterator[BuildPlan]:
-    """The plan for a project folder that nobody else can give a uv workspace."""
+def safe_project_folder(plan: BuildPlan, context: BuildContext) -> Iterator[BuildPlan]:
+    """The plan with a project folder above which no other user can create a ``pyproject.toml``."""
     root = plan.manifests.root
-    if not _others_decide_above(root):
+    if not _others_can_write_above(root):
         yield _moved(plan, root)
         return
     if plan.manifests.absolute_projects:
@@ -47,7 +47,7 @@ def project_out_of_reach(plan: BuildPlan, context: BuildContext) -> Iterator[Bui
         remove_tree(home)
 
 
-def _others_decide_above(root: Path) -> bool:
+def _others_can_write_above(root: Path) -> bool:
     for folder in root.parents:
         end = folder / _END
         if end.is_file() and why_distrusted(end) is None:
@@ -67,13 +67,13 @@ def _moved(plan: BuildPlan, root: Path) -> BuildPlan:
 
 
 def _inside(path: Path, root: Path) -> Path:
-    # A manifest that is a link keeps its own folder, from which its includes are counted.
+    # A manifest that is a link keeps its own folder: its includes are relative to that folder.
     named = Path(os.path.realpath(path.parent), path.name)
     return (named if named.is_relative_to(root) else Path(os.path.realpath(path))).relative_to(root)
 
 
 def _copy(root: Path, copy: Path, context: BuildContext) -> None:
-    """Folders as folders, project files as copies, other files as links to the project's."""
+    """Create the folders, copy the project files, and link the other files."""
     waiting = [(root, copy)]
     while waiting:
         source, target = waiting.pop()
@@ -88,7 +88,7 @@ def _copy(root: Path, copy: Path, context: BuildContext) -> None:
 
 
 def _holds_project_files(entry: os.DirEntry[str], copy: Path) -> bool:
-    """Not the repository's history, an environment, or our own data."""
+    """Whether a folder may contain project files: not ``.git``, an environment or our data."""
     if entry.name in (".git", "node_modules") or copy.is_relative_to(entry.path):
         return False
     return not os.path.lexists(os.path.join(entry.path, "pyvenv.cfg"))  # noqa: PTH118  one of thousands
@@ -99,7 +99,7 @@ def _copy_entry(entry: os.DirEntry[str], target: Path) -> None:
         if entry.is_file():
             shutil.copyfile(entry.path, target)
     elif entry.is_symlink():
-        # An absolute one to a folder could lead back into the project's own.
+        # An absolute link to a folder could lead back into the original project.
         to = os.readlink(entry.path)  # noqa: PTH115  the text as it is
         if not (to.startswith("/") and entry.is_dir()):
             target.symlink_to(to)

@@ -1,7 +1,7 @@
-"""Name, version, entry points and scripts of the project under test, without installing it.
+"""Creates the ``dist-info`` and the scripts of the project under test, without installing it.
 
-Programs ask the interpreter for them (``importlib.metadata``), and test suites call the project's own scripts. They
-hold no code and no path, so one folder serves every workspace in which they are the same.
+Programs read them through ``importlib.metadata``, and test suites call the project's scripts. They contain no code and
+no path, so one folder is used for all workspaces with the same metadata.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any
 from debug_server.disk import remove_tree
 from debug_server.runner.environments.layout import Layout
 
-# Blanks of one line only: those of an empty page would be tried from each of its lines on.
+# Blanks within one line only: across empty lines the match would take quadratic time.
 _VERSION = re.compile(
     r"""^[ \t]*(?:__version__|version|VERSION)[ \t]*(?::[ \t]*\w+[ \t]*)?=[ \t]*["']([^"'\n]+)["']""", re.MULTILINE
 )

@@ -1,7 +1,7 @@
-"""Write permission of a sealed environment: taken from its files and folders, so that only root can change it.
+"""Removes the write permission of the files and folders of a sealed environment, so that only root can change it.
 
-A file may be a hard link into the build tool's cache, and then loses the permission there and in whatever else is
-linked to it: no comparison counts it.
+A file may be a hard link into the build tool's cache; it then loses the permission there, and in every environment with
+the same file. So comparisons ignore the write bits.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ def protect(root: Path, modes: Mapping[str, int]) -> None:
 
 
 def _set_mode(path: str, mode: int) -> None:
-    with suppress(FileNotFoundError, PermissionError):  # another user's file is not ours to write to either
+    with suppress(FileNotFoundError, PermissionError):  # this user cannot write to another user's file anyway
         os.chmod(path, stat.S_IMODE(mode) & ~WRITING)  # noqa: PTH101  (text paths: thousands of them)
 
 
-def open_folders(root: Path) -> None:
-    """Let files be added below ``root`` again, by its owner."""
+def make_folders_writable(root: Path) -> None:
+    """Restore the owner's write permission on all folders below ``root``, so that files can be added."""
     for folder, _, _ in os.walk(root):
         Path(folder).chmod(0o755)

@@ -11,7 +11,7 @@ from dataclasses import KW_ONLY, dataclass
 class EnvironmentRequest:
     """An environment by its manifests.
 
-    Of ``metadata`` everything is part of the fingerprint, and three names also mean something:
+    All of ``metadata`` is part of the fingerprint; three names have a meaning:
 
     - ``python``: a version (``3.11``, ``3.11.7``) or the absolute path of an interpreter
     - ``builder``: ``uv``, ``venv``, ``rattler``, ``micromamba``, ``mamba``, ``conda`` or ``hook`` instead of the

@@ -1,4 +1,4 @@
-"""Reading a requirements file just far enough: which other files and local projects it stands on."""
+"""Finds the files and local projects that a requirements file refers to; parses nothing else."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _INCLUDE = re.compile(r"(?:-r|-c|--requirements?|--constraints?)(?:\s*=\s*|\s*)(
 _EDITABLE = re.compile(r"(?:-e|--editable)(?:\s*=\s*|\s+)(?P<target>\S.*)")
 _INDEX = re.compile(r"(?:-i|--index-url)[\s=].*")
 _OPTION_TAIL = re.compile(r"\s(--\S|;).*$")
-_EXTRAS = re.compile(r"\[[^][]*\]$")  # no "[" inside: each of a thousand would be tried to the end
+_EXTRAS = re.compile(r"\[[^][]*\]$")  # no "[" inside, so that many brackets do not make the match quadratic
 _NAMED_URL = re.compile(r"^[A-Za-z0-9._-]+(?:\s*\[[^\]]*\])?\s*@\s*")
 
 
@@ -32,9 +32,9 @@ class Reference:
     target: str
 
 
-@lru_cache(maxsize=64)  # by content, so it cannot be stale: parsing a hashed lock costs more than the rest of a hit
+@lru_cache(maxsize=64)  # cached by content: parsing a hashed lock takes longer than the rest of a cache hit
 def references(text: str) -> tuple[Reference, ...]:
-    """Every line of ``text`` that stands on another file or folder."""
+    """Every reference of ``text`` to another file or folder."""
     return tuple(found for line in logical_lines(text) if (found := reference(line)) is not None)
 
 
@@ -82,7 +82,7 @@ def has_index(text: str) -> bool:
 
 
 def without_local_projects(text: str, root: Path) -> str:
-    """``text`` less the lines that would install a folder of this machine."""
+    """``text`` without the lines that would install a local folder."""
     return "".join(f"{line}\n" for line in logical_lines(text) if not _is_local_project(line, root))
 
 

@@ -1,4 +1,4 @@
-"""The seal: a small file that says one environment is complete, and the only way to one."""
+"""The seal: a small file that says that an environment is complete; environments are only found through it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Seal:
     total_bytes: int
     started_ns: int  # when its build began
     seconds: float  # how long the build took
-    boot: str  # files of an earlier boot may be lost, because building does not wait for the disk
+    boot: str  # boot id of the last check: files are not synced, so after a crash some may be missing
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,16 +38,16 @@ class Damage:
     """Why a seal was withdrawn."""
 
     problem: str
-    packages: tuple[str, ...]  # to be dropped from the builder's cache, whose files may be the same ones
+    packages: tuple[str, ...]  # to remove from the builder's cache, whose files may be hard links to damaged ones
 
 
 def write_marker(directory: Path) -> None:
-    """Write the file into an environment that says which one it is."""
+    """Write the file that names the environment into it."""
     (directory / MARKER).write_text(f"{directory.name}\n", "utf-8")
 
 
 def write_seal(layout: Layout, seal: Seal, inventory: Inventory) -> Seal:
-    """Publish the seal of an environment with these files; from here on it is served, and nobody may write to it."""
+    """Protect the files and publish the seal: from then on the environment is used, and only root can change it."""
     files = {path: entry.mode for path, entry in inventory.entries.items() if entry.target is None}
     protect(layout.environments / seal.directory, files)
     data = inventory.encode()
@@ -82,7 +82,7 @@ def read_seal(layout: Layout, fingerprint: str) -> Seal | None:
 
 
 def parse_seal(path: Path) -> Seal | None:
-    """The seal in the file ``path``; one that cannot be understood is none."""
+    """The seal in the file ``path``; None if it is missing or invalid."""
     try:
         data = json.loads(path.read_bytes())
         seal = Seal(**{item.name: data[item.name] for item in fields(Seal)})
@@ -92,7 +92,10 @@ def parse_seal(path: Path) -> Seal | None:
 
 
 def is_usable(layout: Layout, seal: Seal) -> bool:
-    """The cheap check of every reuse: the environment is there, is the sealed one, and its interpreter exists."""
+    """Check an environment before reuse: it exists, is the sealed one, and its interpreter exists.
+
+    After a reboot the names, modes and sizes of all files are checked too, and the seal is updated.
+    """
     directory = layout.environments / seal.directory
     try:
         if (directory / MARKER).read_text("utf-8").strip() != seal.directory:
@@ -102,14 +105,14 @@ def is_usable(layout: Layout, seal: Seal) -> bool:
         return False
     if seal.boot == this_boot():
         return True
-    if inspect(layout, seal, contents=False):
+    if find_damage(layout, seal, contents=False):
         return False
     publish(layout, replace(seal, boot=this_boot()))
     return True
 
 
-def inspect(layout: Layout, seal: Seal, *, contents: bool) -> dict[str, str]:
-    """Path -> what is wrong with it."""
+def find_damage(layout: Layout, seal: Seal, *, contents: bool) -> dict[str, str]:
+    """Check the files of an environment; returns path -> problem. Bytecode that commands added is removed."""
     directory = layout.environments / seal.directory
     inventory = read_inventory(layout, seal)
     if inventory is None:
@@ -117,11 +120,11 @@ def inspect(layout: Layout, seal: Seal, *, contents: bool) -> dict[str, str]:
     if not directory.is_dir():
         return {MARKER: "is missing"}
     wrong = differences(directory, inventory, contents=contents)
-    return {path: what for path, what in wrong.items() if not _drop_bytecode(directory, path, what)}
+    return {path: what for path, what in wrong.items() if not _remove_if_bytecode(directory, path, what)}
 
 
-def _drop_bytecode(directory: Path, path: str, what: str) -> bool:
-    """Remove bytecode that somebody's run has written; it can always be made again, and may be anything."""
+def _remove_if_bytecode(directory: Path, path: str, what: str) -> bool:
+    """Remove bytecode that a command added; it is not verified, and can be compiled again."""
     if what != ADDED or not path.endswith(".pyc") or "__pycache__/" not in path:
         return False
     (directory / path).unlink(missing_ok=True)
@@ -129,7 +132,7 @@ def _drop_bytecode(directory: Path, path: str, what: str) -> bool:
 
 
 def read_inventory(layout: Layout, seal: Seal) -> Inventory | None:
-    """The list of files that ``seal`` speaks of."""
+    """The list of files that belongs to ``seal``."""
     try:
         data = inventory_path(layout, seal).read_bytes()
     except OSError:
@@ -138,7 +141,7 @@ def read_inventory(layout: Layout, seal: Seal) -> Inventory | None:
 
 
 def withdraw(layout: Layout, seal: Seal, wrong: dict[str, str], packages: list[str]) -> Damage:
-    """Stop serving a damaged environment, and leave a note for the one who rebuilds it."""
+    """Remove the seal of a damaged environment, and note what is damaged for the next build."""
     damage = Damage(problem=describe(wrong), packages=tuple(packages))
     key = key_of(seal.fingerprint)
     _replace(layout.damage(key), json.dumps(asdict(damage)).encode())

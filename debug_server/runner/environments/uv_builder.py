@@ -1,4 +1,4 @@
-"""Building with uv: requirements files, project files, and locks by frozen sync."""
+"""Builds with uv: requirements files, project files, and ``uv.lock`` with ``uv sync --frozen``."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from debug_server.runner.environments.package_index import (
     settings_variables,
     uv_variables,
 )
-from debug_server.runner.environments.project_copy import project_out_of_reach
+from debug_server.runner.environments.project_copy import safe_project_folder
 from debug_server.runner.environments.requirements import without_local_projects
 
 _SOURCES = (ManifestKind.REQUIREMENTS, ManifestKind.PROJECT)
@@ -28,7 +28,7 @@ _SOURCES = (ManifestKind.REQUIREMENTS, ManifestKind.PROJECT)
 
 @cache
 def find_uv() -> str | None:
-    """The uv program of the uv package, else of the search path; its version is asked elsewhere."""
+    """The path of uv: from the uv package, else from PATH."""
     try:
         import uv
 
@@ -49,7 +49,7 @@ class UvBuilder:
 
     def build(self, plan: BuildPlan, context: BuildContext) -> None:
         """A virtual environment with what the manifests list, and never the project itself."""
-        with project_out_of_reach(plan, context) as moved:
+        with safe_project_folder(plan, context) as moved:
             self._build(moved, context)
 
     def _build(self, plan: BuildPlan, context: BuildContext) -> None:
@@ -68,7 +68,7 @@ class UvBuilder:
         return chosen_sources(os.environ, prefix=Path(sys.prefix))
 
     def drop_from_cache(self, packages: list[str], context: BuildContext) -> None:
-        """Clean these packages out of uv's cache, whose files ours are hard links to."""
+        """Remove these packages from uv's cache: installed files are hard links to it."""
         folder = context.target.parent
         settings = settings_variables(os.environ, folder, folder)
         context.run([self.program, "cache", "clean", *packages], cwd=folder, env=settings)
@@ -81,7 +81,7 @@ class UvBuilder:
         context.run(argv, cwd=cwd, env=_variables(context, plan, cwd), hint=HINT)
 
     def _sync(self, plan: BuildPlan, context: BuildContext, folder: Path) -> None:
-        # Local packages stay out: they would be shared with workspaces that hold other versions of them.
+        # No local packages: the environment is shared with workspaces that have other versions of them.
         argv = ["sync", "--frozen", "--no-install-project", "--no-install-workspace", "--no-install-local"]
         argv += ["--no-editable", "--inexact", "--python", plan.interpreter.path]
         argv += [word for group in plan.request.groups for word in ("--group", group)]
@@ -128,7 +128,7 @@ def _variables(context: BuildContext, plan: BuildPlan, cwd: Path) -> Mapping[str
     indexes = uv_variables(os.environ, prefix=Path(sys.prefix))
     if plan.manifests.own_index:
         indexes.pop("UV_DEFAULT_INDEX", None)
-    # A real interpreter is always named, so a download could only be a surprise.
+    # An installed interpreter is always named, so uv must never download one.
     return {
         **indexes,
         **settings_variables(os.environ, cwd, plan.manifests.root),

@@ -1,4 +1,4 @@
-"""Building with the standard library's venv and pip, where uv is missing."""
+"""Builds with the standard library's venv and pip, if uv is not installed."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class VenvBuilder:
         return chosen_sources(os.environ, prefix=Path(sys.prefix))
 
     def drop_from_cache(self, packages: list[str], context: BuildContext) -> None:
-        """Nothing to do: pip copies, so its cache cannot be reached through an environment."""
+        """Does nothing: pip copies files, so a changed file cannot be in its cache."""
 
 
 def _arguments(plan: BuildPlan) -> list[str]:
@@ -82,7 +82,7 @@ def project_dependencies(path: Path, *, extras: list[str], groups: list[str]) ->
 
 def _named(table: dict[str, Any], name: str, what: str) -> list[Any]:
     if name not in table:
-        raise EnvironmentBuildError(f"{name!r} is no {what}; there is: {', '.join(sorted(table)) or 'none'}")
+        raise EnvironmentBuildError(f"there is no {what} named {name!r}; defined: {', '.join(sorted(table)) or 'none'}")
     return list(table[name])
 
 

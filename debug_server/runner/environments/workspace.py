@@ -1,4 +1,4 @@
-"""What a run in one workspace sees: the shared packages, and the project under test from this workspace alone."""
+"""The variables of a command in one workspace: the shared packages, and the project under test from this workspace."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ def workspace_environment(
     *,
     base_env: Mapping[str, str] | None = None,
 ) -> dict[str, str]:
-    """The variables that put ``handle``'s programs and ``workspace``'s own code in front of a run.
+    """The variables with which a command uses ``handle``'s programs and imports ``workspace``'s code.
 
-    Lay them over the run's other variables, and remove ``PYTHONHOME``. No bytecode is written: it would outlive the
-    code it was made from, keep a deleted package's folder importable, and be taken for a patched file of the same
-    size and second.
+    They override the command's other variables; remove ``PYTHONHOME`` as well. No bytecode is written: it would remain
+    after its source was deleted, keep a deleted package's folder importable, and be used for a patched file with the
+    same size and time.
     """
     base = os.environ if base_env is None else base_env
     root = Path(workspace).absolute()
@@ -44,8 +44,8 @@ def workspace_environment(
     for path in (*paths, *programs[:-1]):
         if os.pathsep in path:
             raise EnvironmentBuildError(
-                f"{path!r} has a {os.pathsep!r} in it, which ends a name in PATH and PYTHONPATH: move the "
-                "artifacts, or rename the folder"
+                f"{path!r} contains {os.pathsep!r}, which separates the entries of PATH and PYTHONPATH: move the "
+                "data folder, or rename the folder"
             )
     variables = {
         "VIRTUAL_ENV": str(handle.path),
@@ -72,7 +72,7 @@ def read_project(folder: Path) -> dict[str, Any]:
     """The content of ``folder/pyproject.toml``; empty if there is none that can be read."""
     try:
         return tomllib.loads((folder / "pyproject.toml").read_text("utf-8", "replace"))
-    except (OSError, tomllib.TOMLDecodeError, RecursionError):  # or one nested deeper than anybody means it
+    except (OSError, tomllib.TOMLDecodeError, RecursionError):  # RecursionError: nested too deeply
         return {}
 
 
@@ -111,7 +111,10 @@ def _members(workspace: Path, data: dict[str, Any]) -> Iterator[Path]:
 
 
 def _matched(workspace: Path, pattern: str) -> list[Path]:
-    """The folders that a glob names, once. Not ``Path.glob``: two links to their own folder are 2^40 ways to it."""
+    """The folders that match a glob, each once.
+
+    Not ``Path.glob``, which follows two links to their own folder 2^40 times.
+    """
     found = [workspace]
     for part in PurePosixPath(pattern).parts:
         step = _all_below if part == "**" else partial(_children, name=part)
@@ -120,10 +123,10 @@ def _matched(workspace: Path, pattern: str) -> list[Path]:
 
 
 def _distinct(folders: Iterable[Path]) -> Iterator[Path]:
-    """Without those that another path led to."""
+    """Each folder once, even if several paths lead to it."""
     seen = set()
     for folder in folders:
-        with suppress(OSError):  # it may be gone, or closed to us
+        with suppress(OSError):  # removed meanwhile, or not readable
             status = folder.stat()
             if (place := (status.st_dev, status.st_ino)) not in seen:
                 seen.add(place)
@@ -139,7 +142,7 @@ def _children(folder: Path, *, name: str) -> Iterator[Path]:
     try:
         found = [path for path in folder.iterdir() if fnmatchcase(path.name, name) and path.is_dir()]
         return iter(sorted(found, key=lambda path: (path.is_symlink(), path)))  # a link to another of them comes later
-    except OSError:  # it may be gone, or closed to us
+    except OSError:  # removed meanwhile, or not readable
         return iter(())
 
 

@@ -48,7 +48,7 @@ def classify(seen: Observations) -> dict[str, Any]:
         return _record("spawn_failed", seen.spawn_error)
     if seen.oom_kills and (seen.stop is None or seen.stop.reason != "cancelled"):
         count = "a process" if seen.oom_kills == 1 else f"{seen.oom_kills} processes"
-        return _ending(seen, "out_of_memory", f"the kernel killed {count} of it for memory", "memory_bytes")
+        return _ending(seen, "out_of_memory", f"out of memory: the kernel killed {count}", "memory_bytes")
     if seen.stop is not None:
         return _record(seen.stop.reason, seen.stop.message, seen.stop.limit)
     return _own_end(seen)

@@ -59,7 +59,7 @@ class Control:
         self._listener: socket.socket | None = None
 
     def listen(self, listener: socket.socket) -> None:
-        """Accept clients there; protected by the directory's mode and the check of the peer's uid."""
+        """Accept clients on ``listener``; its directory's mode and the check of the peer's uid keep other users out."""
         self._listener = listener
         self._loop.watch(listener.fileno(), self._accept)
 
@@ -80,10 +80,10 @@ class Control:
         """Serve a connection."""
         client = Client(connection)
         self.clients[client.number] = client
-        self._loop.watch(client.number, self._handle)
+        self._loop.watch(client.number, self._on_ready)
         return client
 
-    def _handle(self, fd: int, events: int) -> None:
+    def _on_ready(self, fd: int, events: int) -> None:
         client = self.clients[fd]
         if events & select.EPOLLOUT:
             self._flush(client)

@@ -17,7 +17,7 @@ _MAX_WAIT = 3600.0
 
 
 def ends_by(orders: dict[str, Any], now: float) -> float | None:
-    """The latest end of a command that starts now, if it has a timeout; for the watchdog."""
+    """The time by which a command that starts now must have ended, if it has a timeout; for the watchdog."""
     wall = orders["limits"].get("wall_seconds")
     if wall is None:
         return None
@@ -38,7 +38,7 @@ class Deadlines:
         if command.leader_ended is not None or command.ladder.active:
             return None
         if self._orphan_timer.over(now):
-            return Stop("cancelled", "nobody has supervised it for a while")
+            return Stop("cancelled", f"no client was attached for {command.orders['orphan_seconds']:g} s")
         return _limit_passed(command, now) if command.limits else None
 
     def nearest(self, now: float) -> float:

@@ -21,7 +21,7 @@ from debug_server.runner.keeper.cgroup import CgroupError
 from debug_server.runner.keeper.containment import Containment, choose
 from debug_server.runner.keeper.linux import become_subreaper, boot_id, set_process_name, start_time
 from debug_server.runner.keeper.serve import serve
-from debug_server.runner.keeper.tree import Tree, children, descendants, send, stop_then_kill
+from debug_server.runner.keeper.tree import Tree, children, descendants, send_signal, stop_then_kill
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ class ForkServer:
             self._connection.close()
             self._connection = None
             for pid in self._keepers:  # continue stopped idle keepers, so that they notice and end
-                send(pid, signal.SIGCONT)
+                send_signal(pid, signal.SIGCONT)
             return
         for _ in wanted:
             self._make_keeper(inherited)
@@ -116,20 +116,20 @@ class ForkServer:
             if pid == 0:
                 self._orphans |= not self._keepers  # a child that is not a keeper
                 return
-            # End what a keeper left. Also when an inherited process ends: an earlier list of our children may have
-            # missed others.
+            # Look for orphans whenever a child ends, not only a keeper: an earlier list of our children may have missed
+            # some.
             self._orphans = True
             if pid in self._keepers:
                 trees = self._containment.trees_of_dead_keeper(pid, self._keepers.pop(pid))
                 self._dying |= dict.fromkeys(trees, time.monotonic() + _REMOVAL_SECONDS)
 
-    def _adopted(self) -> list[int]:
+    def _inherited(self) -> list[int]:
         """Processes that we inherited from killed keepers: our children that are not keepers, and their descendants.
 
-        Not "everything below us that no keeper has": a command may fork between two checks.
+        Our own children only: a process that a keeper's command forks between two checks would look like an orphan.
         """
-        fallen = [pid for pid in children(os.getpid()) if pid not in self._keepers]
-        return fallen + [pid for root in fallen for pid in descendants(root)]
+        roots = [pid for pid in children(os.getpid()) if pid not in self._keepers]
+        return roots + [pid for root in roots for pid in descendants(root)]
 
     def _clean_up(self) -> None:
         for tree in self._dying:
@@ -141,8 +141,8 @@ class ForkServer:
             if tree.remove() or now > self._dying[tree]:
                 del self._dying[tree]
         if self._orphans:
-            stop_then_kill(self._adopted)
-            self._orphans = bool(self._adopted())
+            stop_then_kill(self._inherited)
+            self._orphans = bool(self._inherited())
 
 
 def _become_keeper(connection: socket.socket, unwanted: list[int], containment: Containment, boot: str) -> NoReturn:

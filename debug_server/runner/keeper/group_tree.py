@@ -13,7 +13,7 @@ from debug_server.runner.keeper.tree import (
     Tree,
     descendants,
     has_children,
-    send,
+    send_signal,
     stop_then_kill,
 )
 
@@ -22,8 +22,9 @@ if TYPE_CHECKING:
     from typing import Any
 
 _NO_GROUP_BELOW = 2  # links of a directory without directories
-_LEFT_BYTES = 1 << 20
-_FLAGS, _EXITING = 6, 4  # the field of /proc/PID/stat, and PF_EXITING in it
+_MAX_CHARGED_BYTES = 1 << 20
+_FLAGS = 6  # index of the flags in the result of ``stat_fields``
+_EXITING = 4  # PF_EXITING
 
 
 class GroupTree(Tree):
@@ -69,7 +70,7 @@ class GroupTree(Tree):
         raise NotImplementedError
 
     def _has_children(self) -> bool:
-        """Counted by the kernel: a process that left the group is, or becomes, a child of the keeper."""
+        """Whether the keeper has children: a process that left the group is one, or becomes one."""
         return bool(self._keeper) and has_children()
 
     def _outside(self) -> list[int]:
@@ -157,19 +158,19 @@ class Version1Tree(GroupTree):
         except FileNotFoundError:
             return
         for pid in self.members():
-            send(pid, signal.SIGKILL)
+            send_signal(pid, signal.SIGKILL)
 
     def reset(self) -> bool:
         """Reset empty groups without limits for the next command; False if new ones are needed.
 
         Creating and removing four groups costs a millisecond. What a command leaves charged to them (mostly page cache)
-        would count for the next one; a small rest comes from the kernel's batching.
+        would count for the next one; a small remainder comes from the kernel's batching.
         """
         try:
             if any(os.stat(path).st_nlink > _NO_GROUP_BELOW for path in self.groups.values()):
                 return False
             if "memory" in self.groups:
-                if int(self.read(self.groups["memory"] + "/memory.usage_in_bytes")) > _LEFT_BYTES:
+                if int(self.read(self.groups["memory"] + "/memory.usage_in_bytes")) > _MAX_CHARGED_BYTES:
                     return False
                 self.write(self.groups["memory"] + "/memory.max_usage_in_bytes", "0")
             if "cpuacct" in self.groups:
@@ -214,7 +215,7 @@ def _members(path: str) -> list[int]:
 def _groups_below(path: str) -> list[str]:
     """A group and those below it, outermost first; the link count avoids a listing if there are none."""
     try:
-        if os.stat(path).st_nlink <= 2:
+        if os.stat(path).st_nlink <= _NO_GROUP_BELOW:
             return [path]
     except OSError:
         return []

@@ -29,7 +29,7 @@ def start(orders: dict[str, Any], tree: Tree, loop: Loop, output: Output) -> int
         os.close(read)
         output.note(f"pre-kill hook {argv[0]!r} could not be started")
         return None
-    hide = redaction.made_for(orders)  # it may show the variables of the processes that it looks at
+    hide = redaction.new_filter(orders)  # the hook may print the environment of the processes that it examines
     loop.watch(read, lambda fd, _: _pump(fd, loop, output, hide))
     tree.excluded = pid
     return pid

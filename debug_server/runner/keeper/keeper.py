@@ -38,7 +38,7 @@ class Keeper:
     """Owns one command."""
 
     def __init__(self, spare: Spare, orders: dict[str, Any], *, last: bool) -> None:
-        self._last = last  # this process serves no other command after this one
+        self._last = last  # this process runs no other command after this one
         self._stdio, self._run_dir, self._wanted = spare.stdio, spare.run_dir, spare.wanted
         handle = {
             "command_id": orders["command_id"],
@@ -155,7 +155,7 @@ class Keeper:
         assert orders_socket is not None
         try:
             data = orders_socket.recv(1 << 16)
-        except OSError:  # it ended before it read its orders; if by a signal, that is the reason
+        except OSError:  # the child ended before it read its orders; if by a signal, the signal is the exit reason
             data, self._never_started = b"", True
         if data:
             command.spawn_error = data.decode()
@@ -179,7 +179,7 @@ class Keeper:
         return command.streams.done or self._pipes_held_outside()
 
     def _pipes_held_outside(self) -> bool:
-        """Whether the tree is empty, but a process outside it holds a pipe open and writes nothing."""
+        """Whether only a process outside the (empty) tree still has a pipe open, and wrote nothing for a while."""
         streams = self._command.streams
         heard = streams.last_output
         patience = _SLOW_CLIENT_SECONDS if streams.awaits_client else _HELD_PIPE_SECONDS
@@ -229,7 +229,7 @@ class Keeper:
         command.reap_init()
         command.streams.flush(idle=False)
         if self._never_started and command.stop is None and not os.WIFSIGNALED(command.status or 0):
-            command.spawn_error = "it ended before it could be started"
+            command.spawn_error = "its process ended before it could execute the program"
         exit_record = record.assemble(command, time.monotonic())
         self._publish(exit_record)
         self._send_exit(exit_record)

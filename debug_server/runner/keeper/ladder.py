@@ -10,7 +10,7 @@ import signal
 import time
 from collections.abc import Callable
 
-from debug_server.runner.keeper.tree import Tree, send
+from debug_server.runner.keeper.tree import Tree, send_signal
 
 HOOK_SECONDS = 5.0
 _KILL_EVERY = 0.005
@@ -95,4 +95,4 @@ class Ladder:
 
     def _end_hook(self) -> None:
         if self.hook_pid is not None:
-            send(-self.hook_pid, signal.SIGKILL)  # it leads a session: kill its children too
+            send_signal(-self.hook_pid, signal.SIGKILL)  # it leads a session: kill its children too

@@ -29,7 +29,7 @@ def rlimits(plan: Plan) -> dict[str, float]:
 
 
 def affinity(plan: Plan) -> list[int]:
-    """The processors a command with a cpu quota may see, so that ``nproc`` tells the truth.
+    """The processors of a command with a CPU quota, so that ``nproc`` prints a number that fits it.
 
     They begin at the one the keeper runs on: moving to a busy CPU costs milliseconds, and the scheduler has already
     spread the keepers.

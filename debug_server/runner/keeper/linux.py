@@ -73,11 +73,11 @@ def set_process_name(name: str) -> None:
 
 
 def unshare(flags: int) -> None:
-    """Replace shared namespaces by copies of them."""
+    """Give this process its own copies of these namespaces."""
     _check(_libc.unshare(ctypes.c_int(flags)), "unshare")
 
 
-def set_namespace(fd: int, kind: int) -> None:
+def enter_namespace(fd: int, kind: int) -> None:
     """Enter the namespace of ``fd``."""
     _check(_libc.setns(fd, ctypes.c_int(kind)), "setns")
 
@@ -107,11 +107,11 @@ def set_read_only(point: bytes) -> None:
 
 
 def remount_read_only(point: bytes) -> None:
-    """The same for one mount without device files and programs, on any kernel."""
+    """Make one mount read-only, without device files and programs; works on any kernel."""
     _mount(b"none", point, None, _MS_REMOUNT | _MS_BIND | _MS_RDONLY | _MS_NOSUID | _MS_NODEV | _MS_NOEXEC)
 
 
-def detach(point: bytes) -> None:
+def unmount_lazily(point: bytes) -> None:
     """Unmount in this mount namespace; ignored if it is gone, locked, or in a folder that we cannot read."""
     harmless = (errno.EINVAL, errno.ENOENT, errno.EACCES)
     if _libc.umount2(point, _MNT_DETACH) != 0 and ctypes.get_errno() not in harmless:

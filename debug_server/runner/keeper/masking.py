@@ -1,4 +1,7 @@
-"""Masks secrets in the stderr of a relayed program, before it is written to disk."""
+"""Masks secrets in the stderr of a relayed program, before it is written to disk.
+
+Masking also removes what looks like a secret; redaction (``redaction.py``) removes declared secrets only.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +11,9 @@ from collections.abc import Iterable, Mapping
 SHORTEST_LINE = 8  # of a line in a value with several lines: a shorter one would match ordinary text
 MAX_LINE = 1 << 16  # a longer line is dropped: a part of it could contain a part of a secret
 _SHORTEST = 8  # of a variable's value: a shorter one would match ordinary words
-_MASKED = b"[redacted]"
-_OWN = b"\0redacted\0"  # stands for a value until the line was searched for forms: no sign in it ends one
+REDACTED = b"[redacted]"
+_REMOVED = b"[a line of %d bytes was removed: it could contain part of a secret]"
+_OWN = b"\0redacted\0"  # stands for REDACTED while credential forms are matched: it cannot end a match early
 _SECRET_NAME = re.compile(r"(?i)(^|_)(api_?)?(key|token|secret|password|passwd|credentials?|auth)$")
 _CREDENTIAL_FORMS = (
     rb"(?P<named>(?i:api[_-]?key|token|secret|passw(?:or)?d|authorization|credential)s?[\"']?[ \t]*[:=][ \t]*[\"']?)"
@@ -25,10 +29,10 @@ _KNOWN = re.compile(b"|".join(_CREDENTIAL_FORMS))
 class Mask:
     """Bytes in, whole lines without secrets out.
 
-    Secret are: the values of variables that are named like a secret, and text that has the form of a credential.
+    Secrets are the values of variables that are named like a secret, and text that has the form of a credential.
     """
 
-    waiting = False  # an incomplete line is held without time limit
+    may_flush = False  # an incomplete line is held until it is completed, however long that takes
 
     def __init__(self, env: Mapping[str, str], declared: Iterable[str] = ()) -> None:
         values = set(declared) | {
@@ -53,14 +57,14 @@ class Mask:
         """The last line, if it is incomplete."""
         return self._masked(self._complete(b""))
 
-    def release(self) -> bytes:
+    def flush_held(self) -> bytes:
         """Nothing: an incomplete line is never written after a pause."""
         return b""
 
     def _masked(self, text: bytes) -> bytes:
         if self._own is not None:  # before the credential forms: one of those may end inside a value
             text = self._own.sub(_OWN, text)
-        return _KNOWN.sub(_keeping_names, text).replace(_OWN, _MASKED)
+        return _KNOWN.sub(_keeping_names, text).replace(_OWN, REDACTED)
 
     def _hold(self, piece: bytes) -> None:
         if self._dropped_bytes or len(self._held) + len(piece) > MAX_LINE:
@@ -71,16 +75,16 @@ class Mask:
 
     def _complete(self, piece: bytes) -> bytes:
         self._hold(piece)
-        line = b"[a line of %d bytes is left out]" % self._dropped_bytes if self._dropped_bytes else self._held
+        line = _REMOVED % self._dropped_bytes if self._dropped_bytes else self._held
         self._held, self._dropped_bytes = b"", 0
         return line
 
 
 def _lines(value: bytes) -> list[bytes]:
-    """What of a value is found in a line."""
+    """The parts of a value that can appear within one line."""
     lines = [line.strip(b"\r") for line in value.split(b"\n")]
     return [line for line in lines if len(line) >= SHORTEST_LINE] if len(lines) > 1 else lines
 
 
 def _keeping_names(found: re.Match[bytes]) -> bytes:
-    return (found["named"] or found["scheme"] or b"") + _MASKED
+    return (found["named"] or found["scheme"] or b"") + REDACTED

@@ -18,12 +18,12 @@ from debug_server.runner.keeper.linux import (
     CLONE_NEWNS,
     cap_sys_admin,
     clone,
-    detach,
+    enter_namespace,
     make_slaves,
     mount_proc,
     remount_read_only,
-    set_namespace,
     set_read_only,
+    unmount_lazily,
     unshare,
 )
 
@@ -66,7 +66,7 @@ class Mounts:
         here = os.fsencode(cwd)
         for point in self._workspaces:
             if here != point and not here.startswith(point + b"/"):
-                detach(point)
+                unmount_lazily(point)
         if self._cgroups and not containers:
             self._protect_groups()
         if self._proc:
@@ -84,7 +84,7 @@ class Mounts:
 
     def leave(self) -> None:
         """Go back to the original namespace; the working directory is then the root directory."""
-        set_namespace(self._home, CLONE_NEWNS)
+        enter_namespace(self._home, CLONE_NEWNS)
 
     def _refresh(self) -> None:
         poll = select.poll()

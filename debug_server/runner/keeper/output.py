@@ -48,7 +48,7 @@ class Output:
     def _check_free_space(self) -> None:
         disk = self._writer.disk()
         if disk.f_bavail * disk.f_frsize < min(self._reserve, disk.f_blocks * disk.f_frsize // _SHARE):
-            raise OSError(errno.ENOSPC, "only the space that is kept free is left")
+            raise OSError(errno.ENOSPC, "only the reserved disk space is left")
         self._unchecked_bytes = 0
 
     def note(self, text: str) -> None:

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 _LISTED_PROCESSES = 40
-_SHOWN, _READ = 200, 1 << 16  # bytes of a command line; what is hidden in it makes it shorter
+_SHOWN, _READ = 200, 1 << 16  # bytes of a command line in the record, and bytes read: redaction makes it shorter
 
 
 def describe(tree: Tree, orders: dict[str, Any]) -> list[dict[str, Any]]:
@@ -32,7 +32,7 @@ def _command_line(pid: int, orders: dict[str, Any]) -> str:
             line = file.read(_READ).replace(b"\0", b" ")
     except OSError:
         return ""
-    if (hide := redaction.made_for(orders)) is not None:
+    if (hide := redaction.new_filter(orders)) is not None:
         begun = hide.feed(line)
-        line = begun + (hide.end() if len(line) < _READ else b"")  # of half a secret that nothing completes, nothing
+        line = begun + (hide.end() if len(line) < _READ else b"")  # at the read limit, drop an incomplete secret
     return line[:_SHOWN].decode("utf-8", "replace").strip()

@@ -1,18 +1,19 @@
-"""Redacts declared secrets in a command's output, before it is written to disk."""
+"""Redacts declared secrets in a command's output, before it is written to disk.
+
+For the stderr of a relayed program masking (``masking.py``) takes its place.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
 
-from debug_server.runner.keeper.masking import SHORTEST_LINE, Mask
+from debug_server.runner.keeper.masking import REDACTED, SHORTEST_LINE, Mask
 from debug_server.runner.log_format import STDERR, STDOUT
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
-
-REDACTED = b"[redacted]"
 
 
 def declared(orders: Mapping[str, Any]) -> list[str]:
@@ -23,10 +24,10 @@ def declared(orders: Mapping[str, Any]) -> list[str]:
 def filters(orders: Mapping[str, Any]) -> dict[int, Mask | Redactor]:
     """The filter of each log stream; empty if there are no secrets."""
     streams = [STDERR] if orders["relay"] else [STDOUT, STDERR]
-    return {stream: made for stream in streams if (made := made_for(orders)) is not None}
+    return {stream: made for stream in streams if (made := new_filter(orders)) is not None}
 
 
-def made_for(orders: Mapping[str, Any]) -> Mask | Redactor | None:
+def new_filter(orders: Mapping[str, Any]) -> Mask | Redactor | None:
     """A new filter for one sequence of bytes; None if there are no secrets."""
     values = declared(orders)
     if orders["relay"]:
@@ -52,8 +53,8 @@ class Redactor:
     def __init__(self, values: Iterable[str]) -> None:
         self._forms = forms(values)
         self._secret = re.compile(b"|".join(map(re.escape, self._forms)))
-        self._shown = b""  # given away although it may be the beginning of a secret: the rest is not
-        self._held = b""
+        self._shown = b""  # already written, but a possible beginning of a secret: its rest will be redacted
+        self._held = b""  # not yet written: a possible beginning of a secret
 
     def feed(self, data: bytes) -> bytes:
         """The redacted bytes so far, without a possible beginning of a secret."""
@@ -64,7 +65,7 @@ class Redactor:
         for found in self._secret.finditer(data):
             if found.start() >= hold:  # it may be part of a longer one
                 break
-            if found.end() > at:  # else it was shown as hidden
+            if found.end() > at:  # otherwise it has already been redacted
                 kept += [data[at : found.start()], REDACTED]
                 at = found.end()
             while hold < found.end():
@@ -73,7 +74,7 @@ class Redactor:
         return b"".join([*kept, data[at:hold]])
 
     @property
-    def waiting(self) -> bool:
+    def may_flush(self) -> bool:
         """Whether what is held back may be written after a pause: less than half of a secret.
 
         Half of a secret or more is held until the next byte or the end of the stream.
@@ -83,7 +84,7 @@ class Redactor:
             2 * len(begun) >= len(form) and form.startswith(begun) for form in self._forms
         )
 
-    def release(self) -> bytes:
+    def flush_held(self) -> bytes:
         """The held bytes, after a pause: if they begin a secret, only its rest is hidden."""
         shown, self._shown, self._held = len(self._shown), self._shown + self._held, b""
         return self._from(self._shown, shown)

@@ -88,7 +88,7 @@ class RunDir:
         except OSError:
             pass
 
-    def leave(self) -> None:
+    def remove_unless_in_use(self) -> None:
         """Remove it, unless it has a command's name: then a server still needs its record."""
         if self._path is None or os.path.basename(self._path) != self._name:
             return
@@ -100,7 +100,7 @@ class RunDir:
             pass
 
     def _make(self, path: str) -> None:
-        self.leave()  # it may exist elsewhere
+        self.remove_unless_in_use()  # it may exist elsewhere
         os.mkdir(path, 0o700)
         os.chdir(path)
         self._path = path

@@ -47,7 +47,7 @@ class Slot:
             raise
 
     def release(self, plan: limits.Plan, *, reusable: bool) -> None:
-        """Remove the tree after the end of the command."""
+        """After the end of the command: remove the tree, or prepare it for the next command."""
         self.tree.remove()
 
     def abandon(self) -> None:

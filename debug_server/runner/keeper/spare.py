@@ -82,7 +82,7 @@ class Spare:
         """Remove what was prepared and not used."""
         if self._last is not None and not self._last.spent:
             self._last.abandon()
-        self.run_dir.leave()
+        self.run_dir.remove_unless_in_use()
 
     def give_up(self, message: str) -> None:
         """End the processes of the slot, and tell the server that the command was not started."""

@@ -11,7 +11,7 @@ from debug_server.runner.keeper.loop import Loop
 
 _REMEMBERED = 1024
 _CAPACITY = 1 << 20
-_END_OF_FILE = b"\x04"  # the end of input of a terminal
+_END_OF_FILE = b"\x04"  # ^D: the end-of-file character of a terminal
 
 
 class Stdin:
@@ -55,7 +55,7 @@ class Stdin:
             try:
                 written = os.write(self._fd, data) if data else 0
             except BlockingIOError:
-                self._want(True)
+                self._watch_writable(True)
                 return
             except OSError as error:  # the child closed its end
                 self._fail(error)
@@ -68,21 +68,21 @@ class Stdin:
             self._queue.popleft()
             if client is not None:
                 self._answer(client, {"ok": True, "write": write_id})
-        self._want(False)
+        self._watch_writable(False)
         if self._closing:
             self._close()
 
-    def _want(self, wanted: bool) -> None:
-        """Wait until the pipe accepts more. A terminal has one descriptor, which is already watched for output."""
+    def _watch_writable(self, enabled: bool) -> None:
+        """Start or stop watching for room in the pipe; a terminal's one descriptor is already watched for output."""
         fd = self._fd
         if fd is None:
             return
         if self._terminal:
             if self._loop.watches(fd):
-                self._loop.change(fd, select.EPOLLIN | (select.EPOLLOUT if wanted else 0))
-        elif wanted and not self._loop.watches(fd):
+                self._loop.change(fd, select.EPOLLIN | (select.EPOLLOUT if enabled else 0))
+        elif enabled and not self._loop.watches(fd):
             self._loop.watch(fd, lambda *_: self.pump(), select.EPOLLOUT)
-        elif not wanted:
+        elif not enabled:
             self._loop.unwatch(fd)
 
     def close(self) -> None:
@@ -94,7 +94,7 @@ class Stdin:
         """The command has ended: nothing more can be written."""
         self._queue.clear()
         if self._fd is not None and not self._terminal:
-            self._want(False)
+            self._watch_writable(False)
             os.close(self._fd)
         self._fd = None
 
@@ -103,7 +103,7 @@ class Stdin:
             if client is not None:
                 self._answer(client, {"ok": False, "write": write_id, "error": f"stdin: {error.strerror}"})
         self._queue.clear()
-        self._want(False)
+        self._watch_writable(False)
         self._close()
 
     def _close(self) -> None:
@@ -123,7 +123,7 @@ class Stdin:
                 self._line_begun = False
             os.write(terminal, _END_OF_FILE)
         except BlockingIOError:
-            self._want(True)
+            self._watch_writable(True)
             return False
         except OSError:
             pass  # no process has the other side of the terminal open

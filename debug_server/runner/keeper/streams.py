@@ -101,12 +101,12 @@ class Streams:
                 return
             self.last_output = time.monotonic()
             if fd == self._relayed_fd:
-                self._pass_on(data)
+                self._relay_output(data)
                 return
-            if not self._keep(stream, data) or len(data) < READ_SIZE:
+            if not self._filter_and_store(stream, data) or len(data) < READ_SIZE:
                 return
 
-    def _keep(self, stream: int, data: bytes) -> bool:
+    def _filter_and_store(self, stream: int, data: bytes) -> bool:
         if stream not in self._filters:
             return self._store(stream, data)
         safe = self._filters[stream].feed(data)
@@ -119,14 +119,18 @@ class Streams:
     @property
     def flush_at(self) -> float:
         """When held bytes, which may be the beginning of a secret, are written after a pause."""
-        if not any(kept.waiting for kept in self._filters.values()):
+        if not any(stream_filter.may_flush for stream_filter in self._filters.values()):
             return math.inf
         return self.last_output + _HELD_SECONDS
 
     def flush(self, *, idle: bool) -> None:
-        """Write held bytes; if ``idle``, not half of a secret or more."""
-        for stream, kept in self._filters.items():
-            if self._held is None and (kept.waiting or not idle) and (data := kept.release() if idle else kept.end()):
+        """Write the held bytes. If ``idle`` (the command pauses), half of a secret or more stays held."""
+        for stream, stream_filter in self._filters.items():
+            if (
+                self._held is None
+                and (stream_filter.may_flush or not idle)
+                and (data := stream_filter.flush_held() if idle else stream_filter.end())
+            ):
                 self._store(stream, data)
 
     def _store(self, stream: int, data: bytes) -> bool:
@@ -136,11 +140,11 @@ class Streams:
         except OSError as error:
             if error.errno not in _DISK_ERRORS:
                 raise
-            self._hold(stream, data)
+            self._block_on_full_disk(stream, data)
             return False
         return True
 
-    def _hold(self, stream: int, data: bytes) -> None:
+    def _block_on_full_disk(self, stream: int, data: bytes) -> None:
         """Stop reading, so that the child blocks and nothing is lost; retry later."""
         self._held = (stream, data)
         self._disk_full_since = time.monotonic()
@@ -178,7 +182,7 @@ class Streams:
         if fd != self.terminal:
             os.close(fd)
 
-    def _pass_on(self, data: bytes) -> None:
+    def _relay_output(self, data: bytes) -> None:
         assert self._relay is not None
         offset, piece = self._relay.add(data)
         self._output.counts[STDOUT] += len(data)

@@ -22,7 +22,7 @@ MARKER = "DEBUG_SERVER_RUN"
 _STOP_PASSES = 10
 
 
-def send(pid: int, number: int) -> None:
+def send_signal(pid: int, number: int) -> None:
     """Signal a process; ignored if it is gone, or belongs to another user after setuid."""
     try:
         os.kill(pid, number)
@@ -92,14 +92,14 @@ class Tree:
         raise NotImplementedError
 
     def describe(self) -> dict[str, Any]:
-        """Enough to rebuild this value in another process."""
+        """What another process needs to rebuild this object, for the handle."""
         raise NotImplementedError
 
     def terminate(self) -> None:
         """Send TERM to every member, and CONT, so that stopped ones receive it."""
         for pid in self.pids():
-            send(pid, signal.SIGTERM)
-            send(pid, signal.SIGCONT)
+            send_signal(pid, signal.SIGTERM)
+            send_signal(pid, signal.SIGCONT)
 
     def kill(self) -> None:
         """Kill all members once; repeat until ``empty``."""
@@ -139,7 +139,7 @@ class NamespaceTree(Tree):
 
     def kill(self) -> None:
         if is_alive(self.init, self.started):
-            send(self.init, signal.SIGKILL)
+            send_signal(self.init, signal.SIGKILL)
 
     def remove(self) -> bool:
         self.kill()
@@ -158,7 +158,7 @@ class SessionTree(Tree):
         return descendants(self.reaper)
 
     def empty(self) -> bool:
-        """Counted by the kernel: a list may miss processes that fork and exit quickly."""
+        """Asks the kernel whether there are children: a list may miss processes that fork and exit quickly."""
         return not (self.pids() if self.reaper != os.getpid() else has_children())
 
     def describe(self) -> dict[str, Any]:
@@ -198,7 +198,7 @@ def stop_then_kill(listing: Callable[[], list[int]]) -> None:
         if not fresh:
             break
         for pid in fresh:
-            send(pid, signal.SIGSTOP)
+            send_signal(pid, signal.SIGSTOP)
         stopped |= fresh
     for pid in stopped:
-        send(pid, signal.SIGKILL)
+        send_signal(pid, signal.SIGKILL)

@@ -1,4 +1,4 @@
-"""``debug-server artifact``: files that commands left."""
+"""``debug-server artifact``: files kept from commands."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from debug_server.surfaces.cli.output import Column, progress
 from debug_server.surfaces.cli.paging import DEFAULT_LIMIT, After, Limit, show_page
 from debug_server.surfaces.cli.session import SessionArgument
 
-app = typer.Typer(no_args_is_help=True, add_completion=False, help="Files that commands left.")
-ArtifactArgument = Annotated[int, typer.Argument(metavar="ARTIFACT", help="an artifact's number")]
+app = typer.Typer(no_args_is_help=True, add_completion=False, help="Files kept from commands.")
+ArtifactArgument = Annotated[int, typer.Argument(metavar="ARTIFACT", help="the artifact's id")]
 COLUMNS: list[Column] = [
     ("id", lambda row: row.id),
     ("command", lambda row: row.command_id),
@@ -28,7 +28,7 @@ COLUMNS: list[Column] = [
 
 @app.command("list")
 def list_all(context: typer.Context, session: SessionArgument, after: After = 0, limit: Limit = DEFAULT_LIMIT) -> None:
-    """A session's artifacts."""
+    """List a session's artifacts."""
     call = invocation(context)
     with call.backend() as backend:
         page = backend.send(calls.list_artifacts(session, after=after, limit=limit))
@@ -37,21 +37,23 @@ def list_all(context: typer.Context, session: SessionArgument, after: After = 0,
 
 @app.command()
 def show(context: typer.Context, session: SessionArgument, artifact: ArtifactArgument) -> None:
-    """One artifact."""
+    """Show an artifact's metadata."""
     call = invocation(context)
     with call.backend() as backend:
         call.output().record(backend.send(calls.get_artifact(session, artifact)))
 
 
 def target_of(name: str, output: Path | None) -> Path:
-    """The file to write; the server chooses the name, so only ``--output FILE`` may replace a file or be hidden."""
+    """The file to write; a name that the server chose must neither be hidden nor replace a file."""
     if output is not None and not output.is_dir():
+        if output.parent.resolve() == Path("/dev"):  # root would replace the device, or the link to it
+            raise InvalidInputError(f"{str(output)!r} is in /dev, and a file would replace it: choose another path")
         return output
     own = Path(name).name
     target = (output or Path()) / own
     if not own or own.startswith(".") or os.path.lexists(target):
-        reason = "exists already" if own and not own.startswith(".") else "is no name for a file that a server chose"
-        raise InvalidInputError(f"{str(target)!r} {reason}: name the file to write by --output FILE")
+        reason = "already exists" if own and not own.startswith(".") else "is hidden, which the server may not choose"
+        raise InvalidInputError(f"{str(target)!r} {reason}: choose the file with --output FILE")
     return target
 
 
@@ -60,14 +62,18 @@ def download(
     context: typer.Context,
     session: SessionArgument,
     artifact: ArtifactArgument,
-    output: Annotated[Path | None, typer.Option(help="the file to write; default: its own name, here")] = None,
+    output: Annotated[
+        Path | None, typer.Option(help="file or folder to write; default: the artifact's name in the current folder")
+    ] = None,
 ) -> None:
-    """Fetch its bytes."""
+    """Download an artifact."""
     call = invocation(context)
     with call.backend() as backend:
         row = backend.send(calls.get_artifact(session, artifact))
         target = target_of(row.name, output)
         progress(f"fetching {row.name}")
-        backend.download(session, artifact, target)
-    size = target.stat().st_size
-    call.output().say(f"{target} has {size} bytes", {"id": row.id, "name": row.name, "path": str(target), "size": size})
+        backend.download(session, artifact, target, replace=target == output)
+    size = target.lstat().st_size
+    call.output().result(
+        f"{target} has {size} bytes", {"id": row.id, "name": row.name, "path": str(target), "size": size}
+    )

@@ -1,4 +1,4 @@
-"""What the commands ask of whoever does the work: the service in this process, or a server over the SDK."""
+"""The port through which commands are performed: by the service in this process, or by a server over the SDK."""
 
 from __future__ import annotations
 
@@ -9,41 +9,41 @@ from typing import Protocol, TypeVar
 
 from debug_server.client.calls import Call
 from debug_server.messages import CommandReply, EventReply, LogPiece
-from debug_server.surfaces.cli.connection import Connection
+from debug_server.surfaces.cli.connection import ServerSettings
 from debug_server.surfaces.cli.parts import OpenLocal
 
 T = TypeVar("T")
 
 
 class Backend(Protocol):
-    """Every operation, and the few that stream or hold bytes."""
+    """Performs operations, follows logs and events, and downloads files."""
 
     @property
     def place(self) -> str:
-        """Where the work is done, for people."""
+        """The server's address or this machine, for messages."""
 
     def send(self, call: Call[T]) -> T:
-        """Do one operation."""
+        """Perform one operation."""
 
     def follow_log(self, command_id: int, *, offset: int = 0) -> Iterator[LogPiece]:
         """A log from an offset until the command has ended."""
 
     def stored_log(self, command_id: int, *, offset: int = 0) -> Iterator[LogPiece]:
-        """A log from an offset as far as it goes now."""
+        """A log from an offset to its current end."""
 
     def follow_events(
         self, *, after: int, session_id: int | None, command_id: int | None, kind: str | None
     ) -> Iterator[EventReply]:
-        """Events after a cursor, then live."""
+        """Events after a cursor, then new ones."""
 
-    def download(self, session_id: int, artifact_id: int, target: Path) -> None:
-        """An artifact's bytes into a file."""
+    def download(self, session_id: int, artifact_id: int, target: Path, *, replace: bool) -> None:
+        """Write an artifact's bytes to a file; without ``replace``, the file must not exist."""
 
-    def leave(self, command: CommandReply) -> CommandReply:
-        """Go away from a command that was just submitted; returns it as it is now."""
+    def ensure_started(self, command: CommandReply) -> CommandReply:
+        """Give a submitted command time to start if it runs in this process; returns its current state."""
 
     def close(self) -> None:
-        """Let go; what runs goes on."""
+        """Close the backend; running commands continue."""
 
     def __enter__(self) -> Backend: ...
 
@@ -52,14 +52,14 @@ class Backend(Protocol):
     ) -> None: ...
 
 
-def open_backend(connection: Connection, open_local: OpenLocal) -> Backend:
-    """The server that is configured, or else this machine."""
-    if connection.server is None:
+def open_backend(settings: ServerSettings, open_local: OpenLocal) -> Backend:
+    """Open the configured server, or this machine if there is none."""
+    if settings.server is None:
         from debug_server.surfaces.cli.local_backend import LocalBackend
 
         return LocalBackend(open_local)
     from debug_server.surfaces.cli.remote_backend import RemoteBackend
 
     return RemoteBackend(
-        connection.server, connection.token, verify_tls=connection.verify_tls, server_uid=connection.server_uid
+        settings.server, settings.token, verify_tls=settings.verify_tls, server_uid=settings.server_uid
     )

@@ -1,4 +1,4 @@
-"""``debug-server command``: one process tree each, from its start to its one end."""
+"""``debug-server command``: submits, shows, cancels and waits for commands."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import typer
 from debug_server.client import calls
 from debug_server.model.signals import signal_number
 from debug_server.surfaces.cli.environment_options import Extras, Groups, Manifests, Python
-from debug_server.surfaces.cli.following import follow_to_the_end, status_of, wait_for
+from debug_server.surfaces.cli.following import run_and_follow, status_of, wait_for
 from debug_server.surfaces.cli.invocation import invocation
 from debug_server.surfaces.cli.limit_options import NO_LIMITS, LimitOptions, Require, with_limits
 from debug_server.surfaces.cli.output import Column, progress
@@ -22,11 +22,11 @@ from debug_server.surfaces.cli.variable_options import Secrets, Variables, given
 from debug_server.surfaces.cli.words import duration, listed, patch_text
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, help="Commands in sessions.")
-CommandArgument = Annotated[int, typer.Argument(metavar="COMMAND", help="a command's number")]
+CommandArgument = Annotated[int, typer.Argument(metavar="COMMAND", help="the command's id")]
 Argv = Annotated[list[str], typer.Argument(metavar="-- CMD [ARG]...", help="the program and its arguments")]
-Cwd = Annotated[str | None, typer.Option(help="a folder in the workspace")]
-Artifacts = Annotated[list[str] | None, typer.Option("--artifact", help="files to keep afterwards, as a glob")]
-Follow = Annotated[bool, typer.Option("--follow", "-f", help="wait for its end; pass on its output and exit status")]
+Cwd = Annotated[str | None, typer.Option(help="the folder to run in, inside the workspace")]
+Artifacts = Annotated[list[str] | None, typer.Option("--artifact", help="a glob of files to keep; may be repeated")]
+Follow = Annotated[bool, typer.Option("--follow", "-f", help="print its output, and exit with its status")]
 COLUMNS: list[Column] = [
     ("id", lambda row: row.id),
     ("seq", lambda row: row.sequence),
@@ -42,12 +42,12 @@ COLUMNS: list[Column] = [
 @with_limits
 def submit(
     context: typer.Context,
-    session: Annotated[int, typer.Argument(metavar="SESSION", help="a session's number")],
+    session: Annotated[int, typer.Argument(metavar="SESSION", help="the session's id")],
     argv: Argv,
     cwd: Cwd = None,
     env: Variables = None,
     secret: Secrets = None,
-    bounds: LimitOptions = NO_LIMITS,
+    limit_options: LimitOptions = NO_LIMITS,
     require: Require = None,
     artifact: Artifacts = None,
     tty: Annotated[bool, typer.Option("--tty", help="give the command a terminal")] = False,
@@ -57,13 +57,13 @@ def submit(
 ) -> None:
     """Queue a command in a session."""
     call = invocation(context)
-    answer = call.output()
+    output = call.output()
     request = calls.submit_command(
         session,
         argv,
         cwd=cwd,
         env=given_variables(env, secret),
-        limits=bounds.limits(),
+        limits=limit_options.limits(),
         require=listed(require),
         secrets=secret or [],
         artifacts=artifact or [],
@@ -73,9 +73,9 @@ def submit(
     )
     with call.backend() as backend:
         if follow:
-            raise typer.Exit(follow_to_the_end(backend, answer, map(backend.send, [request])))
-        command = backend.leave(backend.send(request))
-    answer.say(f"command {command.id} is {command.status}", command)
+            raise typer.Exit(run_and_follow(backend, output, lambda: [backend.send(request)]))
+        command = backend.ensure_started(backend.send(request))
+    output.result(f"command {command.id} is {command.status}", command)
 
 
 @app.command(context_settings={"allow_interspersed_args": False})
@@ -84,7 +84,7 @@ def run(
     context: typer.Context,
     argv: Argv,
     commit: Annotated[str, typer.Option(help="branch, tag or commit")] = "HEAD",
-    repository: Annotated[str | None, typer.Option(help="its name; default: the only one there is")] = None,
+    repository: Annotated[str | None, typer.Option(help="the repository; default: the only one")] = None,
     patch: Annotated[Path | None, typer.Option(help="a patch to apply; - is stdin")] = None,
     manifest: Manifests = None,
     python: Python = None,
@@ -93,7 +93,7 @@ def run(
     cwd: Cwd = None,
     env: Variables = None,
     secret: Secrets = None,
-    bounds: LimitOptions = NO_LIMITS,
+    limit_options: LimitOptions = NO_LIMITS,
     require: Require = None,
     artifact: Artifacts = None,
 ) -> None:
@@ -112,24 +112,23 @@ def run(
             groups=group or [],
             cwd=cwd,
             env=given_variables(env, secret),
-            limits=bounds.limits(),
+            limits=limit_options.limits(),
             require=listed(require),
             secrets=secret or [],
             artifacts=artifact or [],
         )
         progress(f"opening a workspace of {known.name} at {commit}")
-        started = (backend.send(item).command for item in [request])
-        raise typer.Exit(follow_to_the_end(backend, call.output(), started))
+        raise typer.Exit(run_and_follow(backend, call.output(), lambda: [backend.send(request).command]))
 
 
 @app.command("list")
 def list_all(
     context: typer.Context,
-    session: Annotated[int, typer.Argument(metavar="SESSION", help="a session's number")],
+    session: Annotated[int, typer.Argument(metavar="SESSION", help="the session's id")],
     after: After = 0,
     limit: Limit = DEFAULT_LIMIT,
 ) -> None:
-    """A session's commands by sequence."""
+    """List a session's commands in order."""
     call = invocation(context)
     with call.backend() as backend:
         page = backend.send(calls.list_commands(session, after=after, limit=limit))
@@ -138,7 +137,7 @@ def list_all(
 
 @app.command()
 def show(context: typer.Context, command: CommandArgument) -> None:
-    """One command."""
+    """Show a command."""
     call = invocation(context)
     with call.backend() as backend:
         call.output().record(backend.send(calls.get_command(command)))
@@ -146,11 +145,11 @@ def show(context: typer.Context, command: CommandArgument) -> None:
 
 @app.command()
 def cancel(context: typer.Context, command: CommandArgument) -> None:
-    """End a command and everything it started; one that has ended stays as it is."""
+    """Cancel a command and its process tree; a command that has ended is not changed."""
     call = invocation(context)
     with call.backend() as backend:
         row = backend.send(calls.cancel_command(command))
-    call.output().say(f"command {row.id} is {row.status} ({row.exit_reason or 'not yet ended'})", row)
+    call.output().result(f"command {row.id} is {row.status} ({row.exit_reason or 'not ended'})", row)
 
 
 @app.command()
@@ -159,19 +158,19 @@ def signal(
     command: CommandArgument,
     name: Annotated[str, typer.Argument(metavar="SIGNAL", help="a number or a name such as INT")],
 ) -> None:
-    """Send a signal to its first process."""
+    """Send a signal to a command's first process."""
     call = invocation(context)
     with call.backend() as backend:
         reply = backend.send(calls.signal_command(command, signal_number(name)))
-    call.output().say(reply.message, reply)
+    call.output().result(reply.message, reply)
 
 
 @app.command()
 def stdin(
     context: typer.Context,
     command: CommandArgument,
-    text: Annotated[str | None, typer.Option(help="what to write; default: our own stdin, to its end")] = None,
-    close: Annotated[bool, typer.Option("--close", help="close it afterwards")] = False,
+    text: Annotated[str | None, typer.Option(help="the text to write; default: all of stdin")] = None,
+    close: Annotated[bool, typer.Option("--close", help="then close the command's stdin")] = False,
 ) -> None:
     """Write to the stdin of a command that was submitted with --stdin."""
     call = invocation(context)
@@ -180,7 +179,7 @@ def stdin(
             backend.send(calls.write_stdin(command, data))
         if close:
             backend.send(calls.write_stdin(command, close=True))
-    call.output().say(f"written to command {command}", {"command_id": command, "closed": close})
+    call.output().result(f"written to command {command}", {"command_id": command, "closed": close})
 
 
 def _own_stdin() -> bytes:
@@ -191,13 +190,13 @@ def _own_stdin() -> bytes:
 def wait(
     context: typer.Context,
     command: CommandArgument,
-    timeout: Annotated[str | None, typer.Option(help="give up after, such as 90 or 15m; the command goes on")] = None,
+    timeout: Annotated[str | None, typer.Option(help="the longest time to wait, such as 90 (seconds) or 15m")] = None,
 ) -> None:
-    """Wait for its end; the exit status is the command's, or 75 when it still runs at the timeout."""
+    """Wait until a command ends. Exit with its status, or with 75 if it is still running at the timeout."""
     call = invocation(context)
     seconds = duration(timeout, flag="--timeout")
     with call.backend() as backend:
         progress(f"waiting for command {command}")
         row = wait_for(backend, command, seconds)
-    call.output().say(f"command {row.id} is {row.status} ({row.exit_reason or 'not yet ended'})", row)
+    call.output().result(f"command {row.id} is {row.status} ({row.exit_reason or 'not ended'})", row)
     raise typer.Exit(status_of(row) if row.ended else 75)

@@ -1,4 +1,4 @@
-"""``debug-server configure``: remember which server to speak to."""
+"""``debug-server configure``: saves which server to use."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from debug_server.errors import InvalidInputError
-from debug_server.surfaces.cli.connection import GRPC_SCHEME, forget_connections, save_connection
+from debug_server.surfaces.cli.connection import GRPC_SCHEME, forget_connections, save_server_settings
 from debug_server.surfaces.cli.invocation import invocation
 from debug_server.surfaces.cli.token_input import TokenFileOption, TokenOption, given_token
 
@@ -19,17 +19,17 @@ app = typer.Typer(add_completion=False)
 def configure(
     context: typer.Context,
     base_url: Annotated[
-        str | None, typer.Option(help="of the server; grpc://HOST:PORT only remembers a token for gRPC there")
+        str | None, typer.Option(help="the server's URL; grpc://HOST:PORT saves a token for a gRPC server")
     ] = None,
     token: TokenOption = None,
     token_file: TokenFileOption = None,
     server_user: Annotated[
-        str | None, typer.Option(help="whose server on this machine it is, if not yours or root's: a name or a number")
+        str | None, typer.Option(help="the user of a local server, by name or uid, if it is neither you nor root")
     ] = None,
     insecure: Annotated[bool | None, typer.Option("--insecure/--verify", help="accept any certificate")] = None,
     clear: Annotated[bool, typer.Option("--clear", help="forget every server and token")] = False,
 ) -> None:
-    """Remember a server, in a file that only you can read; without one, commands run on this machine."""
+    """Save a server in a file that only you can read. Without a saved server, commands run on this machine."""
     call = invocation(context)
     given = {
         "base_url": base_url,
@@ -42,15 +42,15 @@ def configure(
         if any(value is not None for value in changes.values()):
             raise InvalidInputError("--clear forgets everything: give no other option with it")
         path = forget_connections()
-        call.output().say(f"removed {path}: commands run on this machine", {"path": str(path)})
+        call.output().result(f"removed {path}: commands run on this machine", {"path": str(path)})
         return
     if all(value is None for value in changes.values()):
-        raise InvalidInputError("nothing to remember: give --base-url, --token -, --server-user, --insecure or --clear")
+        raise InvalidInputError("nothing to save: give --base-url, --token -, --server-user, --insecure or --clear")
     url = changes.get("base_url")
     if url is not None and not url.startswith(("http://", "https://", GRPC_SCHEME)):
         raise InvalidInputError(f"--base-url {url!r} must start with http://, https:// or grpc://")
-    path = save_connection(changes)
-    call.output().say(f"saved in {path}", {"path": str(path)})
+    path = save_server_settings(changes)
+    call.output().result(f"saved in {path}", {"path": str(path)})
 
 
 def _uid(user: str) -> int:
@@ -59,4 +59,4 @@ def _uid(user: str) -> int:
     try:
         return pwd.getpwnam(user).pw_uid
     except KeyError:
-        raise InvalidInputError(f"--server-user {user!r} is no user of this machine: give a name or a number") from None
+        raise InvalidInputError(f"--server-user {user!r} is not a user of this machine: give a name or uid") from None

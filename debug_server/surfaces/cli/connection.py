@@ -1,4 +1,4 @@
-"""Which server the command line speaks to: flags above variables above the file that ``configure`` writes."""
+"""Finds the server that the command line uses: from flags, else variables, else the file of ``configure``."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from debug_server.client.trust import TrustedServer
 from debug_server.config import load, setting
-from debug_server.config.kinds import TEXT, Kind
+from debug_server.config.kinds import FLAG, TEXT, Kind
 from debug_server.config.load import read_table
 from debug_server.disk import owners_of
 from debug_server.errors import ConfigurationError
+from debug_server.sockets.trust import TrustedServerUser
 
 DEFAULT_BASE_URL = "http://127.0.0.1:8000"
 HOME_VARIABLE = "DEBUG_SERVER_HOME"
@@ -26,19 +26,6 @@ GRPC_SCHEME = "grpc://"
 DEFAULT_GRPC_PORT = 50051
 _PORTS = {"http": 80, "https": 443, "grpc": DEFAULT_GRPC_PORT}
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
-_WORDS = {"1": True, "true": True, "yes": True, "on": True, "0": False, "false": False, "no": False, "off": False}
-
-
-def _word(text: str) -> bool:
-    if text.lower() not in _WORDS:
-        raise ValueError(text)
-    return _WORDS[text.lower()]
-
-
-def _truth(value: Any) -> bool:
-    if not isinstance(value, bool):
-        raise ValueError(value)  # noqa: TRY004 - a setting's kind speaks by ValueError
-    return value
 
 
 def _uid(value: Any) -> int:
@@ -47,21 +34,20 @@ def _uid(value: Any) -> int:
     return value
 
 
-_TRUTH = Kind(expected="true or false", check=_truth, read=_word)
-_UID = Kind(expected="a user's number", check=_uid, read=int)
+_UID = Kind(expected="a uid, 0 or more", check=_uid, read=int)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Connection:
-    """Where a server is and who we are there; ``base_url`` is None when there is none."""
+class ServerSettings:
+    """The server to use, our token for it, and how to check it; ``base_url`` is None if none is configured."""
 
-    base_url: str | None = setting("Of the server.", TEXT, default=None, variable="DEBUG_SERVER_URL")
-    token: str | None = setting("Sent with every request.", TEXT, default=None, variable="DEBUG_SERVER_TOKEN")
+    base_url: str | None = setting("The server's base URL.", TEXT, default=None, variable="DEBUG_SERVER_URL")
+    token: str | None = setting("The token sent with every request.", TEXT, default=None, variable="DEBUG_SERVER_TOKEN")
     verify_tls: bool = setting(
-        "Whether the server's certificate must be valid.", _TRUTH, default=True, variable="DEBUG_SERVER_VERIFY_TLS"
+        "Whether the server's certificate must be valid.", FLAG, default=True, variable="DEBUG_SERVER_VERIFY_TLS"
     )
     server_uid: int | None = setting(
-        "The user of a server on this machine that is neither yours nor root's.",
+        "The uid of the user that runs a local server, if that is neither you nor root.",
         _UID,
         default=None,
         variable="DEBUG_SERVER_UID",
@@ -69,16 +55,16 @@ class Connection:
 
     @property
     def server(self) -> str | None:
-        """The server's address; a token alone means the usual one; None means this machine, without a server."""
+        """The server's URL; the default URL if only a token is set; None: run on this machine, without a server."""
         return self.base_url or (DEFAULT_BASE_URL if self.token else None)
 
     @property
-    def trusted(self) -> TrustedServer:
-        """Whose server on this machine may be spoken to."""
-        return TrustedServer(uid=self.server_uid)
+    def trusted(self) -> TrustedServerUser:
+        """The users whose servers on this machine are trusted."""
+        return TrustedServerUser(uid=self.server_uid)
 
-    def needs_proof(self, url: str) -> bool:
-        """Whether no certificate proves whose server it is."""
+    def must_check_user(self, url: str) -> bool:
+        """Whether the server's user must be checked, because no certificate is verified."""
         return not (self.verify_tls and url.startswith("https://"))
 
 
@@ -91,10 +77,10 @@ def config_file(environ: Mapping[str, str] = os.environ) -> Path:
         raise ConfigurationError(f"no home folder is known: set {HOME_VARIABLE}") from error
 
 
-def find_connection(flags: Mapping[str, Any], environ: Mapping[str, str] = os.environ) -> Connection:
-    """From flags, variables and the file; a token of the file is used for the address that it was saved for only."""
+def load_server_settings(flags: Mapping[str, Any], environ: Mapping[str, str] = os.environ) -> ServerSettings:
+    """From flags, variables and the file; a saved token is used only for the address that it was saved for."""
     saved = _read(config_file(environ))
-    loaded = load(Connection, tables=saved.tables, environ=environ, flags=flags)
+    loaded = load(ServerSettings, tables=saved.tables, environ=environ, flags=flags)
     used = address(loaded.value.base_url or DEFAULT_BASE_URL)
     found = replace(loaded.value, server_uid=loaded.value.server_uid or saved.users.get(used))
     if loaded.source("token") not in ("default", saved.source):
@@ -102,21 +88,21 @@ def find_connection(flags: Mapping[str, Any], environ: Mapping[str, str] = os.en
     return replace(found, token=saved.tokens.get(used))
 
 
-def grpc_connection(
+def load_grpc_settings(
     target: str,
     flags: Mapping[str, Any],
     environ: Mapping[str, str] = os.environ,
     *,
     own_port: int = DEFAULT_GRPC_PORT,
     own_url: str | None = None,
-) -> Connection:
-    """Who we are at the gRPC server at ``host:port``, and whose server it may be.
+) -> ServerSettings:
+    """The token for the gRPC server at ``host:port``, and the user that may run it.
 
-    ``own_port`` is the gRPC port of this machine's server. A token that was saved for that server's HTTP address,
-    ``own_url``, is also for that port; where the address is not known, a token for the address in use is.
+    ``own_port`` is the gRPC port of this machine's server, and ``own_url`` its HTTP address. A token that was saved for
+    ``own_url`` is also sent to ``own_port``. If ``own_url`` is None, the configured server's address takes its place.
     """
     saved = _read(config_file(environ))
-    loaded = load(Connection, tables=saved.tables, environ=environ, flags=flags)
+    loaded = load(ServerSettings, tables=saved.tables, environ=environ, flags=flags)
     wanted = address(f"{GRPC_SCHEME}{target}")
     names = [wanted]
     if _is_loopback(wanted) and urlsplit(wanted).port == own_port:
@@ -129,15 +115,15 @@ def grpc_connection(
         token = saved.tokens[chosen[0]] if chosen else None
     else:
         chosen, token = names, loaded.value.token
-    # A token is for the server that it was saved for: only the user of that one may have it.
+    # A saved token is sent only to a server of the user that was saved with it.
     uid = next((saved.users[name] for name in (wanted, *(chosen or names)) if name in saved.users), None)
     return replace(loaded.value, base_url=wanted, token=token, server_uid=loaded.value.server_uid or uid)
 
 
-def save_connection(changes: Mapping[str, Any], environ: Mapping[str, str] = os.environ) -> Path:
-    """Change the file, which only its owner can read.
+def save_server_settings(changes: Mapping[str, Any], environ: Mapping[str, str] = os.environ) -> Path:
+    """Change the saved file, which only its owner can read.
 
-    A new address becomes the one that is used, with its own token; a gRPC address only gets its token remembered.
+    A new address becomes the default server, with its own token; for a gRPC address only the token is saved.
     """
     path = config_file(environ)
     saved = _read(path)
@@ -145,7 +131,7 @@ def save_connection(changes: Mapping[str, Any], environ: Mapping[str, str] = os.
     if url is not None:
         address(url)
     is_grpc = url is not None and url.startswith(GRPC_SCHEME)
-    kept = load(Connection, tables=saved.tables, flags={**changes, "base_url": None} if is_grpc else changes).value
+    kept = load(ServerSettings, tables=saved.tables, flags={**changes, "base_url": None} if is_grpc else changes).value
     base_url = kept.base_url or DEFAULT_BASE_URL
     tokens, users = dict(saved.tokens), dict(saved.users)
     if changes.get("token") is not None:
@@ -154,7 +140,7 @@ def save_connection(changes: Mapping[str, Any], environ: Mapping[str, str] = os.
         users[address(url or base_url)] = changes["server_uid"]
     own = tokens.pop(address(base_url), None)
     values = {"base_url": base_url, "token": own, "verify_tls": kept.verify_tls}
-    # A JSON text or truth value is one of TOML, too.
+    # JSON strings and booleans are valid TOML.
     lines = [f"{name} = {json.dumps(value)}\n" for name, value in values.items() if value is not None]
     if tokens:
         lines += ["\n[tokens]\n", *(f"{json.dumps(known)} = {json.dumps(token)}\n" for known, token in tokens.items())]
@@ -165,7 +151,7 @@ def save_connection(changes: Mapping[str, Any], environ: Mapping[str, str] = os.
         _write(path, "".join(lines))
     except OSError as error:
         raise ConfigurationError(
-            f"{path} cannot be written: {error.strerror}: set {HOME_VARIABLE} to a folder of yours"
+            f"{path} cannot be written: {error.strerror}: set {HOME_VARIABLE} to a folder that you can write"
         ) from error
     return path
 
@@ -181,14 +167,14 @@ def forget_connections(environ: Mapping[str, str] = os.environ) -> Path:
 
 
 def address(url: str) -> str:
-    """Scheme, host and port of a URL: what a token is saved under."""
+    """Scheme, host and port of a URL: the key of a saved token."""
     try:
         parts = urlsplit(url)
         port = parts.port or _PORTS.get(parts.scheme)
     except ValueError as error:
-        raise ConfigurationError(f"the server's address {url!r} is no URL: {error}") from error
+        raise ConfigurationError(f"the server's address {url!r} is not a URL: {error}") from error
     if parts.scheme not in _PORTS or not parts.hostname:
-        raise ConfigurationError(f"the server's address {url!r} must be such as http://127.0.0.1:8000 or https://HOST")
+        raise ConfigurationError(f"the server's address {url!r} must look like http://127.0.0.1:8000 or https://HOST")
     host = (parts.hostname or "").lower()
     return f"{parts.scheme}://{f'[{host}]' if ':' in host else host}:{port}"
 
@@ -210,7 +196,7 @@ class _Saved:
     source: str
     tables: list[tuple[str, Mapping[Any, Any]]]
     tokens: Mapping[str, str]
-    users: Mapping[str, int]  # of servers on this machine that are another user's
+    users: Mapping[str, int]  # uid by address, for local servers that another user runs
 
 
 def _read(path: Path) -> _Saved:
@@ -220,15 +206,15 @@ def _read(path: Path) -> _Saved:
         is_there = False
     except OSError as error:
         raise ConfigurationError(
-            f"{path} cannot be read: {error.strerror}: set {HOME_VARIABLE} to a folder of yours"
+            f"{path} cannot be read: {error.strerror}: set {HOME_VARIABLE} to a folder that you can write"
         ) from error
     table = dict(read_table(path, owners_of(path))) if is_there else {}
     others = table.pop("tokens", {})
     if not isinstance(others, Mapping) or not all(isinstance(token, str) for token in others.values()):
-        raise ConfigurationError(f'{path}: tokens must be texts by address: "http://host:8000" = "TOKEN"')
+        raise ConfigurationError(f'{path}: tokens must map addresses to strings: "http://host:8000" = "TOKEN"')
     users = table.pop("server_users", {})
     if not isinstance(users, Mapping) or not all(type(uid) is int for uid in users.values()):
-        raise ConfigurationError(f'{path}: server_users must be numbers by address: "http://localhost:8000" = 1000')
+        raise ConfigurationError(f'{path}: server_users must map addresses to uids: "http://localhost:8000" = 1000')
     tokens = {address(url): token for url, token in others.items()}
     if isinstance(own := table.get("token"), str):
         base_url = table.get("base_url")
@@ -238,7 +224,7 @@ def _read(path: Path) -> _Saved:
 
 
 def _write(path: Path, text: str) -> None:
-    """All or nothing; a draft of mkstemp is readable by its owner only from its first moment."""
+    """Replace the file atomically; mkstemp creates the new file with mode 0600."""
     descriptor, draft = tempfile.mkstemp(prefix=".config-", dir=path.parent)
     try:
         with os.fdopen(descriptor, "w", encoding="utf-8") as file:

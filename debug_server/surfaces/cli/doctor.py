@@ -22,9 +22,9 @@ COLUMNS: list[Column] = [
 @app.command()
 def doctor(
     context: typer.Context,
-    config: Annotated[Path | None, typer.Option(help="a settings file; if not given, config/runner.toml")] = None,
+    config: Annotated[Path | None, typer.Option(help="a settings file; default: config/runner.toml")] = None,
 ) -> None:
-    """Try everything that commands need on this machine; the exit status is 0 when commands can run."""
+    """Check everything that commands need on this machine; exit with 0 if commands can run."""
     call = invocation(context)
     output = call.output()
     with call.programs.open_local(config=config) as local:

@@ -1,4 +1,4 @@
-"""Asynchronous streams, read one item at a time by code that is not asynchronous, and closed whatever interrupts it."""
+"""Iterates asynchronous generators from blocking code, and always closes them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ T = TypeVar("T")
 
 
 def drive(runner: asyncio.Runner, stream: AsyncGenerator[T, None]) -> Iterator[T]:
-    """The items of a stream, until it ends or nobody wants more."""
+    """The items of a stream; the stream is closed when the iteration ends."""
     reader = _Reader(stream)
     try:
         while True:
@@ -24,8 +24,11 @@ def drive(runner: asyncio.Runner, stream: AsyncGenerator[T, None]) -> Iterator[T
 
 
 class _Reader(Generic[T]):
-    """Knows which task reads: an interrupt before ``Runner.run`` has its handler leaves one that was never waited for,
-    and a stream that is read cannot be closed."""
+    """Remembers the task that reads the stream, so that it can be cancelled before the stream is closed.
+
+    A KeyboardInterrupt before ``Runner.run`` has installed its handler leaves such a task behind, and a stream that
+    is being read cannot be closed.
+    """
 
     def __init__(self, stream: AsyncGenerator[T, None]) -> None:
         self._stream = stream
@@ -40,7 +43,7 @@ class _Reader(Generic[T]):
             self._reading = None
 
     async def close(self) -> None:
-        """End what still reads, then the stream."""
+        """Cancel a pending read, then close the stream."""
         if self._reading is not None:
             self._reading.cancel()
             await asyncio.wait({self._reading})

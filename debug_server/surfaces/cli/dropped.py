@@ -1,7 +1,7 @@
-"""Ctrl-C that is not lost: one that Python drops comes again.
+"""Sends SIGINT again when Python has dropped the KeyboardInterrupt of a Ctrl-C.
 
-An exception in a weak reference's callback or in a destructor has nowhere to go, and Python drops it. Each import runs
-such a callback: of the interrupts that come while the program loads, one in some hundred would change nothing.
+Python drops every exception that is raised in a weak reference's callback or in a destructor, even KeyboardInterrupt.
+Every import runs such a callback, so about one in a hundred interrupts during start-up would have no effect.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ import threading
 import time
 from typing import Any
 
-_PAUSE_SECONDS = 0.005  # for the callback to return
+_PAUSE_SECONDS = 0.005  # lets the callback return before the signal is sent again
 
 
 def send_dropped_again() -> None:
-    """From now on in this process; everything else that is dropped is told as before."""
-    tell = sys.unraisablehook
+    """Install the hook; other dropped exceptions are reported as before."""
+    default_hook = sys.unraisablehook
 
     def dropped(unraisable: Any) -> None:
         if not issubclass(unraisable.exc_type, KeyboardInterrupt):
-            tell(unraisable)
+            default_hook(unraisable)
             return
         left = threading.Event()
         threading.Thread(target=_send_again, args=(left,), name="interrupt", daemon=True).start()

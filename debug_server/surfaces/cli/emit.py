@@ -1,4 +1,4 @@
-"""``debug-server emit``: something happened to a card, or a push; prints who acts on it."""
+"""``debug-server emit``: sends an event of a card or a push; prints which runners act on it."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ import typer
 
 from debug_server.errors import InvalidInputError
 from debug_server.surfaces.cli.invocation import invocation
-from debug_server.surfaces.cli.output import cell, tell
+from debug_server.surfaces.cli.output import cell, print_notice
 
 app = typer.Typer(add_completion=False)
-_NOBODY_ACTS = 1
-_NOBODY = "[runner] unknown skipped"
+_NO_RUNNER_STATUS = 1
+_NO_MATCH = "[runner] unknown skipped"
 
 
 @app.command()
@@ -23,12 +23,17 @@ def emit(
     task: Annotated[str, typer.Argument(help="the card, or the commit")],
     event_type: Annotated[str, typer.Argument(help="created, wip, closed, tick, probe, ..., push, pr, or a skill")],
     repository: Annotated[str, typer.Argument(help="a name of config/repos.yml")],
-    field: Annotated[str, typer.Option(help="which field of the card")] = "",
+    field: Annotated[str, typer.Option(help="the field of the card that changed")] = "",
     payload: Annotated[str, typer.Option(help="JSON text; - reads it from stdin")] = "",
-    paths: Annotated[str | None, typer.Option(help="changed paths by line, for push and pr; - is stdin")] = None,
-    target: Annotated[str | None, typer.Option(help="host:port of the governor; default: the one here")] = None,
+    paths: Annotated[
+        str | None, typer.Option(help="for push and pr: a file with the changed paths, one per line; - is stdin")
+    ] = None,
+    target: Annotated[str | None, typer.Option(help="host:port of the governor; default: that of this folder")] = None,
 ) -> None:
-    """Tell the governor; answers as soon as the runners are queued. Status 1: it was told, and no runner acts on it."""
+    """Send an event to the governor; return when the runners are queued.
+
+    Exit with 1 if no runner was queued; a push or pr that matches no trigger is not an error.
+    """
     from debug_server.kanban import kanban_pb2, kanban_pb2_grpc
     from debug_server.surfaces.cli.governor import CALL_SECONDS, channel_to, credentials, target_of
 
@@ -36,7 +41,7 @@ def emit(
     if payload == paths == "-":
         raise InvalidInputError("--payload and --paths cannot both be stdin: write one of them to a file")
     text = _text(_read(payload, "--payload")) if payload == "-" else payload
-    # By line, as git writes them; what is no line end to git (U+2028 and the like) is part of a name.
+    # One path per line, as git writes them; other line separators, such as U+2028, are part of a name.
     changed = [] if paths is None else [_path(line) for line in _read(paths, "--paths").split(b"\n") if line]
     try:
         request = kanban_pb2.IssueEventRequest(
@@ -52,9 +57,9 @@ def emit(
         raise InvalidInputError(answer.error)
     outcomes = answer.message.splitlines()
     lines = [f"[event] {event_type} {task} {field}".rstrip(), *outcomes]
-    call.output().say("\n".join(lines), {"ok": True, "message": answer.message})
+    call.output().result("\n".join(lines), {"ok": True, "message": answer.message})
     if not _acted_on(event_type, outcomes):
-        raise typer.Exit(_NOBODY_ACTS)
+        raise typer.Exit(_NO_RUNNER_STATUS)
 
 
 def _read(source: str, option: str) -> bytes:
@@ -72,17 +77,17 @@ def _text(payload: bytes) -> str:
 
 
 def _path(name: bytes) -> str:
-    """A name that is not UTF-8 is told with escapes: one file must not cost the event of all the others."""
+    """Escape a name that is not UTF-8, so that one file does not prevent the event."""
     try:
         return name.decode()
     except UnicodeDecodeError:
         escaped = name.decode(errors="backslashreplace")
-        tell(f"a path is not UTF-8 text and is told as {cell(escaped)}")
+        print_notice(f"a path is not UTF-8 text and is sent as {cell(escaped)}")
         return escaped
 
 
 def _acted_on(event_type: str, outcomes: list[str]) -> bool:
-    """Whether a runner was queued; a push that no trigger waits for is nobody's failure."""
+    """Whether a runner was queued; a push without a matching trigger counts as success."""
     if any(line.endswith(" queued") for line in outcomes):
         return True
-    return event_type in ("push", "pr") and all(line.startswith(_NOBODY) for line in outcomes)
+    return event_type in ("push", "pr") and all(line.startswith(_NO_MATCH) for line in outcomes)

@@ -26,7 +26,7 @@ DAMAGED = 1
 
 @app.command("list")
 def list_all(context: typer.Context) -> None:
-    """Every complete environment, the longest unused first."""
+    """List the complete environments, the least recently used first."""
     call = invocation(context)
     with call.programs.open_local() as local:
         call.output().table(local.environments.installed(), COLUMNS)
@@ -45,7 +45,7 @@ def verify(
             damaged = damaged or bool(wrong)
             lines = [f"  {path} {what}" for path, what in sorted(wrong.items())]
             text = "\n".join([f"{item.key} is {'damaged' if wrong else 'whole'}", *lines])
-            call.output().say(text, {"key": item.key, "damaged": wrong})
+            call.output().result(text, {"key": item.key, "damaged": wrong})
     raise typer.Exit(DAMAGED if damaged else 0)
 
 
@@ -55,14 +55,14 @@ def gc(
     idle: Annotated[str | None, typer.Option(help="such as 7d; default: environments.idle_seconds")] = None,
     budget: Annotated[str | None, typer.Option(help="such as 10G; default: environments.budget")] = None,
 ) -> None:
-    """Remove environments by last use and size, never one that is in use."""
+    """Remove unused environments by age, then the least recently used until the total size fits."""
     call = invocation(context)
     with call.programs.open_local() as local:
         found = local.environments.collect(
             max_idle=duration(idle, flag="--idle"), max_bytes=None if budget is None else parse_size(budget)
         )
     freed = f"{found.freed_bytes / (1 << 20):.1f} MiB freed, {found.kept_bytes / (1 << 20):.1f} MiB kept"
-    call.output().say(f"{len(found.removed)} environments removed, {freed}", found)
+    call.output().result(f"{len(found.removed)} environments removed, {freed}", found)
 
 
 def _age(seconds: float) -> str:

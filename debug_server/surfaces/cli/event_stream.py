@@ -9,25 +9,25 @@ from collections.abc import Generator
 from contextlib import closing
 from typing import Any
 
-from debug_server.client.following import PATIENCE_SECONDS
+from debug_server.client.following import RECONNECT_SECONDS
 from debug_server.errors import NotFoundError, UnavailableError
 from debug_server.surfaces.cli.invocation import Invocation
 from debug_server.surfaces.cli.output import Output, cell, progress
 
-_AGAIN_SECONDS = 0.5
+_RETRY_SECONDS = 0.5
 
 
 def show_stream(
-    call: Invocation, *, target: str | None, follow: bool, cursor: str, limit: int | None, **wish: str
+    call: Invocation, *, target: str | None, follow: bool, cursor: str, limit: int | None, **filters: str
 ) -> None:
-    """Print what the governor's stream tells until it ends; when following, over the governor's restarts."""
+    """Print the governor's events until the stream ends; with ``follow``, reconnect when the governor restarts."""
     output = call.output()
-    _check_repository(call, target, wish["repo_filter"])
+    _check_repository(call, target, filters["repo_filter"])
     left = math.inf if limit is None else limit
     answered: float | None = None  # when, on the monotonic clock
     while True:
         try:
-            for event in _events(call, target, follow=follow, cursor=cursor, **wish):
+            for event in _events(call, target, follow=follow, cursor=cursor, **filters):
                 show_event(output, event)
                 cursor, answered = event.cursor, time.monotonic()
                 left -= 1
@@ -35,16 +35,16 @@ def show_stream(
                     return
             answered = time.monotonic()
         except UnavailableError:
-            if not follow or answered is None or time.monotonic() - answered > PATIENCE_SECONDS:
+            if not follow or answered is None or time.monotonic() - answered > RECONNECT_SECONDS:
                 raise
         if not follow:
             return
-        progress("the governor is away: waiting for it")
-        time.sleep(_AGAIN_SECONDS)
+        progress("the governor does not answer: retrying")
+        time.sleep(_RETRY_SECONDS)
 
 
 def _check_repository(call: Invocation, target: str | None, name: str) -> None:
-    """NotFoundError for a repository that is neither configured nor has a history: a mistyped name looks like peace."""
+    """NotFoundError for a repository that is not configured and has no events: its name is probably mistyped."""
     from debug_server.kanban import kanban_pb2, kanban_pb2_grpc
     from debug_server.surfaces.cli.governor import CALL_SECONDS, channel_to, credentials, target_of
 
@@ -61,18 +61,18 @@ def _check_repository(call: Invocation, target: str | None, name: str) -> None:
         with closing(_events(call, target, repo_filter=name)) as history:
             if next(history, None) is None:
                 raise NotFoundError(
-                    f"repository {name!r} is not in config/repos.yml and has no events: check the name; * is every one"
+                    f"repository {name!r} is not in config/repos.yml and has no events: check the name, or use *"
                 ) from None
 
 
-def _events(call: Invocation, target: str | None, **wish: Any) -> Generator[Any, None, None]:
+def _events(call: Invocation, target: str | None, **filters: Any) -> Generator[Any, None, None]:
     from debug_server.kanban import kanban_pb2, kanban_pb2_grpc
     from debug_server.surfaces.cli.governor import channel_to, credentials, target_of
 
     address = target_of(call, target)
     with channel_to(call, address) as channel:
         stub: Any = kanban_pb2_grpc.IssueEventStub(channel)  # type: ignore[no-untyped-call]
-        yield from stub.Stream(kanban_pb2.StreamRequest(**wish), metadata=credentials(call, address))
+        yield from stub.Stream(kanban_pb2.StreamRequest(**filters), metadata=credentials(call, address))
 
 
 def show_event(output: Output, event: Any) -> None:
@@ -80,12 +80,12 @@ def show_event(output: Output, event: Any) -> None:
     names = ("task_id", "repo_name", "event_type", "field", "payload", "timestamp", "cursor")
     value = {name: getattr(event, name) for name in names}
     words = [event.timestamp, event.repo_name, event.task_id, event.event_type]
-    lines = [" ".join(cell(word) for word in [*words, said] if word) for said in _said(event)]
-    output.say("\n".join(lines), value)
+    lines = [" ".join(cell(word) for word in [*words, said] if word) for said in _payload_lines(event)]
+    output.result("\n".join(lines), value)
 
 
-def _said(event: Any) -> list[str]:
-    """The part of a payload that people want to read; output of several lines is as many."""
+def _payload_lines(event: Any) -> list[str]:
+    """The readable part of a payload, as lines."""
     if not event.event_type.startswith("runner."):
         return [str(event.field)]
     payload = json.loads(event.payload)
@@ -102,5 +102,5 @@ def _said(event: Any) -> list[str]:
 
 
 def _lines(text: str) -> list[str]:
-    """As a terminal shows them: no line ends, no tabs, which would look like damage."""
+    """The lines of a text with tabs expanded."""
     return [line.expandtabs() for line in text.splitlines()]

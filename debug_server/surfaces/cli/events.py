@@ -22,20 +22,20 @@ _PAGE = 100
 def events(
     context: typer.Context,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="print new events until Ctrl-C")] = False,
-    after: Annotated[int, typer.Option(min=0, help="an event's number: those that follow it")] = 0,
+    after: Annotated[int, typer.Option(min=0, help="print the events after this number")] = 0,
     limit: Annotated[
-        int | None, typer.Option(min=1, help="how many at most; default: 100, with --follow or --repo all")
+        int | None, typer.Option(min=1, help="maximum number; default: 100, or all with --follow or --repo")
     ] = None,
-    session: Annotated[int | None, typer.Option(help="of this session only")] = None,
-    command: Annotated[int | None, typer.Option(help="of this command only")] = None,
-    kind: Annotated[str | None, typer.Option(help="of this kind only")] = None,
-    repo: Annotated[str | None, typer.Option(help="cards and runners of this repository; * is every one")] = None,
-    task: Annotated[str, typer.Option(help="with --repo: of this card only")] = "",
-    event_type: Annotated[str, typer.Option("--type", help="with --repo: of types that begin so")] = "",
-    cursor: Annotated[str, typer.Option(help="with --repo: those after the event that had this one")] = "",
+    session: Annotated[int | None, typer.Option(help="only events of this session")] = None,
+    command: Annotated[int | None, typer.Option(help="only events of this command")] = None,
+    kind: Annotated[str | None, typer.Option(help="only kinds that begin with this")] = None,
+    repo: Annotated[str | None, typer.Option(help="events of cards and runners of this repository; * for all")] = None,
+    task: Annotated[str, typer.Option(help="with --repo: only this card")] = "",
+    event_type: Annotated[str, typer.Option("--type", help="with --repo: only types that begin with this")] = "",
+    cursor: Annotated[str, typer.Option(help="with --repo: print the events after this cursor")] = "",
     target: Annotated[str | None, typer.Option(help="with --repo: host:port of the governor")] = None,
 ) -> None:
-    """What happened."""
+    """Print events."""
     call = invocation(context)
     _check(
         of_engine={"session": session, "command": command, "kind": kind},
@@ -46,9 +46,9 @@ def events(
         raise InvalidInputError("--after and --cursor both say where to begin: give one of them")
     if repo is not None:
         if after:
-            cursor = str(after)  # of an event as a whole its number is the cursor
-        wish = {"repo_filter": "" if repo == "*" else repo, "task_filter": task, "event_type_filter": event_type}
-        show_stream(call, target=target, follow=follow, cursor=cursor, limit=limit, **wish)
+            cursor = str(after)  # the number of an event is also a valid cursor
+        filters = {"repo_filter": "" if repo == "*" else repo, "task_filter": task, "event_type_filter": event_type}
+        show_stream(call, target=target, follow=follow, cursor=cursor, limit=limit, **filters)
         return
     output = call.output()
     with call.backend() as backend:
@@ -65,11 +65,11 @@ def events(
 
 
 def _check(*, of_engine: dict[str, object], of_cards: dict[str, object], cards: bool) -> None:
-    """An option that says nothing about the events asked for is refused: ignored, it would show the wrong ones."""
+    """Refuse an option that does not apply to the requested events: if it were ignored, wrong events would be shown."""
     for name, value in (of_engine if cards else of_cards).items():
         if value not in (None, ""):
-            fix = "tell those apart with --task and --type" if cards else "--repo '*' is every repository"
-            raise InvalidInputError(f"--{name} {'does not go with' if cards else 'needs'} --repo: {fix}")
+            fix = "filter with --task and --type" if cards else "use --repo '*' for all repositories"
+            raise InvalidInputError(f"--{name} {'cannot be used with' if cards else 'needs'} --repo: {fix}")
 
 
 def show_event(output: Output, event: EventReply) -> None:
@@ -78,4 +78,4 @@ def show_event(output: Output, event: EventReply) -> None:
         f"{name} {value}" for name, value in (("session", event.session_id), ("command", event.command_id)) if value
     ]
     words = [str(event.seq), event.created_at.isoformat(), event.kind, *subject, event.subject or ""]
-    output.say(cell(" ".join(word for word in [*words, cell(event.data) if event.data else ""] if word)), event)
+    output.result(cell(" ".join(word for word in [*words, cell(event.data) if event.data else ""] if word)), event)

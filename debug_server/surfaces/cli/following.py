@@ -1,13 +1,12 @@
-"""Staying with commands that we started: their output, their end, and Ctrl-C, which ends them and says so."""
+"""Follows commands that were just started: prints their output and end, and cancels them on Ctrl-C."""
 
 from __future__ import annotations
 
 import contextlib
-import itertools
 import math
 import signal
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from types import FrameType
 
 from debug_server.client import calls
@@ -16,89 +15,88 @@ from debug_server.model import ExitRecord
 from debug_server.surfaces.cli.backend import Backend
 from debug_server.surfaces.cli.log_lines import Log, RawLog, json_log
 from debug_server.surfaces.cli.outcome import FAILURE, exit_status, summary
-from debug_server.surfaces.cli.output import Output, tell
+from debug_server.surfaces.cli.output import Output, print_notice
 
 _WAIT_SECONDS = 30.0
-_LEAST_SECONDS = 0.001
+_MIN_WAIT_SECONDS = 0.001
 
 
-def follow_to_the_end(backend: Backend, output: Output, started: Iterator[CommandReply]) -> int:
-    """Start the commands, then show their output as our own; returns the first exit status that is not 0."""
+def run_and_follow(backend: Backend, output: Output, start: Callable[[], Sequence[CommandReply]]) -> int:
+    """Start commands, then print their output; returns the first exit status that is not 0."""
     log: Log = json_log() if output.as_json else RawLog()
     commands: list[CommandReply] = []
     statuses: list[int] = []
     try:
-        with _terminated_as_interrupted():
-            while _start_one(started, commands):
-                pass
+        with _sigterm_as_sigint():
+            _start(start, commands)
             for command in commands:
                 for piece in backend.follow_log(command.id):
                     log.write(piece)
                 log.finish()
-                statuses.append(tell_end(output, wait_for(backend, command.id)))
+                statuses.append(report_end(output, wait_for(backend, command.id)))
     except KeyboardInterrupt:
-        commands.extend(started)  # one answer may have started several
         return _cancel(backend, output, commands[len(statuses) :])
     return next((status for status in statuses if status), 0)
 
 
-def _start_one(started: Iterator[CommandReply], commands: list[CommandReply]) -> bool:
-    """Ctrl-C waits for the answer: without it nobody could tell what to cancel. A second one does not wait."""
-    noted: list[int] = []
+def _start(start: Callable[[], Sequence[CommandReply]], commands: list[CommandReply]) -> None:
+    """Start the commands and add them to ``commands``.
 
-    def note(number: int, _: FrameType | None) -> None:
-        if noted:
+    Ctrl-C takes effect after the reply, which has the ids to cancel; a second Ctrl-C takes effect at once.
+    """
+    received: list[int] = []
+
+    def on_sigint(number: int, _: FrameType | None) -> None:
+        if received:
             raise KeyboardInterrupt
-        noted.append(number)
+        received.append(number)
 
-    previous = signal.signal(signal.SIGINT, note)
+    previous = signal.signal(signal.SIGINT, on_sigint)
     try:
-        before = len(commands)
-        commands.extend(itertools.islice(started, 1))
+        commands.extend(start())
     finally:
         signal.signal(signal.SIGINT, previous)
-    if noted:
+    if received:
         raise KeyboardInterrupt
-    return len(commands) > before
 
 
 def wait_for(backend: Backend, command_id: int, seconds: float | None = None) -> CommandReply:
     """The command once it has ended, or as it is after ``seconds``."""
     deadline = time.monotonic() + (math.inf if seconds is None else seconds)
     while True:
-        left = min(_WAIT_SECONDS, max(_LEAST_SECONDS, deadline - time.monotonic()))
+        left = min(_WAIT_SECONDS, max(_MIN_WAIT_SECONDS, deadline - time.monotonic()))
         command = backend.send(calls.wait_command(command_id, seconds=left))
         if command.ended or time.monotonic() >= deadline:
             return command
 
 
 def status_of(command: CommandReply) -> int:
-    """The exit status that tells a command's end."""
+    """The exit status for an ended command."""
     return exit_status(ExitRecord.from_json(command.exit)) if command.exit is not None else FAILURE
 
 
-def tell_end(output: Output, command: CommandReply) -> int:
-    """Say how it ended, beside its output; returns the exit status."""
+def report_end(output: Output, command: CommandReply) -> int:
+    """Report how a command ended, on stderr; returns the exit status."""
     if output.as_json:
         output.record(command)
     elif command.exit is not None:
-        tell(summary(ExitRecord.from_json(command.exit), None).removeprefix("[debug-server] "))
+        print_notice(summary(ExitRecord.from_json(command.exit), None).removeprefix("[debug-server] "))
     return status_of(command)
 
 
 def _cancel(backend: Backend, output: Output, commands: Sequence[CommandReply]) -> int:
-    """The last one first: none of them may start because another has made room."""
+    """Cancel the commands, the last one first, so that no waiting command starts when another ends."""
     for command in reversed(commands):
         ended = backend.send(calls.cancel_command(command.id))
         state = "was cancelled" if ended.status == "cancelled" else f"is {ended.status}"
-        tell(f"command {command.id} {state}")
+        print_notice(f"command {command.id} {state}")
         if output.as_json:
             output.record(ended)
     return 130
 
 
 @contextlib.contextmanager
-def _terminated_as_interrupted() -> Iterator[None]:
+def _sigterm_as_sigint() -> Iterator[None]:
     previous = signal.signal(signal.SIGTERM, _interrupt)
     try:
         yield

@@ -22,7 +22,7 @@ def serve(
     context: typer.Context,
     host: Annotated[str | None, typer.Option(help="the address to listen on; default: PROXY_HOST")] = None,
     port: Annotated[
-        int | None, typer.Option(min=0, max=65535, help="0 takes a free one; default: PORT, else 11435")
+        int | None, typer.Option(min=0, max=65535, help="0 chooses a free port; default: PORT, else 11435")
     ] = None,
     tls_cert: Annotated[Path | None, typer.Option(help="a certificate chain, as PEM")] = None,
     tls_key: Annotated[Path | None, typer.Option(help="its key, as PEM")] = None,

@@ -1,4 +1,4 @@
-"""``debug-server grpc``: the one server in the background, with its gRPC services."""
+"""``debug-server grpc``: starts, stops and shows the server in the background."""
 
 from __future__ import annotations
 
@@ -22,56 +22,56 @@ _NOT_RUNNING = 1
 def start(
     context: typer.Context,
     port: Annotated[
-        int, typer.Option(min=0, max=65535, envvar="GOVERNOR_GRPC_PORT", help="of gRPC; 0 takes a free one")
+        int, typer.Option(min=0, max=65535, envvar="GOVERNOR_GRPC_PORT", help="gRPC port; 0 chooses a free port")
     ] = 50051,
-    http_port: Annotated[int, typer.Option(min=0, max=65535, help="of HTTP; 0 takes a free one")] = 0,
+    http_port: Annotated[int, typer.Option(min=0, max=65535, help="HTTP port; 0 chooses a free port")] = 0,
     host: Annotated[str, typer.Option(help="the address to listen on")] = "127.0.0.1",
 ) -> None:
-    """Start the server in the background; returns when it answers."""
+    """Start the server in the background; returns when it serves gRPC."""
     call = invocation(context)
     output = call.output()
-    _ensure_configuration(output)  # first: it makes this folder the place of the server's data
-    places = places_of(call)
-    with background.one_at_a_time(places):
-        state, word = background.known_state(places), "the server runs already"
+    _ensure_configuration(output)  # first, because it creates the data folder here
+    places = server_files(call)
+    with background.start_lock(places):
+        state, outcome = background.running_server(places), "already running"
         if not state:
             _prepare(call, output)
             words = ["--port", str(http_port), "--grpc-port", str(port), "--host", host, "--log-level", "INFO"]
             try:
-                state, word = background.start(places, words), "started"
+                state, outcome = background.start(places, words), "started"
             except ConfigurationError:
-                state = background.known_state(places)  # a `serve` that nobody told us of was faster
+                state = background.running_server(places)  # another process has started a server meanwhile
                 if not state:
                     raise
-    output.say(_sentence(word, state), {**state, "running": True})
+    output.result(_status_line(outcome, state), {**state, "running": True})
 
 
 @app.command()
 def stop(context: typer.Context) -> None:
-    """End the server; commands that run go on under their keepers."""
+    """Stop the server; running commands continue under their keepers."""
     call = invocation(context)
-    places = places_of(call)
-    pid = background.stop(places)
-    words = "no server runs" if pid is None else f"stopped server {pid}"
-    if pid is not None and (sentence := background.continuing(places.keepers)):
+    files = server_files(call)
+    pid = background.stop(files)
+    words = "no server is running" if pid is None else f"stopped server {pid}"
+    if pid is not None and (sentence := background.continuing(files.keepers)):
         words += f"\n{sentence}"
-    call.output().say(words, {"stopped": pid})
+    call.output().result(words, {"stopped": pid})
 
 
 @app.command()
 def status(context: typer.Context) -> None:
-    """Whether the server runs, and what its configuration says; status 1 when it does not run."""
+    """Show whether the server is running, and its configuration; exit with 1 if it is not running."""
     call = invocation(context)
-    state = background.known_state(places_of(call))
+    state = background.running_server(server_files(call))
     lines, facts = _configuration()
-    first = _sentence("running", state) if state else "not running: start it with `debug-server grpc start`"
-    call.output().say("\n".join([first, *lines]), {**state, "running": bool(state), **facts})
+    first = _status_line("running", state) if state else "not running: start it with `debug-server grpc start`"
+    call.output().result("\n".join([first, *lines]), {**state, "running": bool(state), **facts})
     if not state:
         raise typer.Exit(_NOT_RUNNING)
 
 
-def places_of(call: Invocation) -> ServerFiles:
-    """The files of this machine's server."""
+def server_files(call: Invocation) -> ServerFiles:
+    """The files of the server of this data folder."""
     with call.programs.open_local() as local:
         return ServerFiles(
             lock=local.server_lock_path,
@@ -85,31 +85,31 @@ def _ensure_configuration(output: Output) -> None:
     from debug_server.dispatch.folder import configuration_folder
 
     folder = configuration_folder()
-    if ensure_configuration(folder.path, folder.owners):
-        output.say(f"wrote runners.yml and repos.yml into {folder.path}", {"wrote": str(folder.path)})
+    if ensure_configuration(folder.path, folder.trusted_uids):
+        output.result(f"wrote runners.yml and repos.yml into {folder.path}", {"wrote": str(folder.path)})
 
 
 def _prepare(call: Invocation, output: Output) -> None:
-    """What a first start needs, and errors of the configuration here rather than in a log."""
+    """Check the configuration, so that errors appear here and not only in the log, and create the first token."""
     from debug_server.dispatch.configuration import read_configuration
     from debug_server.dispatch.folder import configuration_folder
 
     folder = configuration_folder()
-    read_configuration(folder.path, owners=folder.owners)
+    read_configuration(folder.path, trusted_uids=folder.trusted_uids)
     with call.programs.open_local() as local:
         if local.first_token.is_missing():
-            secret = local.first_token.make()
-            output.say(f"admin token, shown this once: {secret}", {"token": secret})
+            secret = local.first_token.create()
+            output.result(f"admin token, shown only once: {secret}", {"token": secret})
 
 
-def _sentence(word: str, state: dict[str, Any]) -> str:
+def _status_line(outcome: str, state: dict[str, Any]) -> str:
     port = f", gRPC on port {state['grpc_port']}" if "grpc_port" in state else ""
     web = f", {state['http']}" if state.get("http") else ""
-    return f"{word}: server {state['pid']}{port}{web}"
+    return f"{outcome}: server {state['pid']}{port}{web}"
 
 
 def _configuration() -> tuple[list[str], dict[str, Any]]:
-    """What the files here say, for people and for programs."""
+    """The state of the configuration, as lines and as data."""
     from debug_server.dispatch.configuration import read_configuration
     from debug_server.dispatch.folder import RUNNERS, configuration_folder
 
@@ -118,7 +118,7 @@ def _configuration() -> tuple[list[str], dict[str, Any]]:
         problem = f"no runners: {folder.path / RUNNERS} does not exist"
         return [problem], {"configuration": problem}
     try:
-        found = read_configuration(folder.path, owners=folder.owners).runners.runners.values()
+        found = read_configuration(folder.path, trusted_uids=folder.trusted_uids).runners.runners.values()
     except ConfigurationError as error:
         return [f"configuration refused: {error}"], {"configuration": str(error)}
     lines = []

@@ -1,4 +1,4 @@
-"""One call of the program: its global options, and what the commands get from them."""
+"""One invocation of the program: its global options, and the objects that commands create from them."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ import typer
 
 from debug_server.errors import DebugServerError
 from debug_server.surfaces.cli.parts import OpenLocal
-from debug_server.surfaces.cli.standard_streams import tell_plainly
+from debug_server.surfaces.cli.standard_streams import write_stderr
 
 if TYPE_CHECKING:  # loaded by the commands that need them: the help and `run` start without
     from debug_server.surfaces.cli.backend import Backend
-    from debug_server.surfaces.cli.connection import Connection
+    from debug_server.surfaces.cli.connection import ServerSettings
     from debug_server.surfaces.cli.output import Output
 
 Serve = Callable[..., int]
@@ -23,7 +23,7 @@ Serve = Callable[..., int]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Programs:
-    """What only the composition root can start."""
+    """The functions of the composition root that commands call."""
 
     open_local: OpenLocal
     serve: Serve
@@ -41,20 +41,20 @@ class Invocation:
     as_json: bool = False
     local: bool = False  # no server, whatever is configured
 
-    def connection(self) -> Connection:
+    def server_settings(self) -> ServerSettings:
         """The server to speak to."""
-        from debug_server.surfaces.cli.connection import Connection, find_connection
+        from debug_server.surfaces.cli.connection import ServerSettings, load_server_settings
 
-        return Connection() if self.local else find_connection(self.flags)
+        return ServerSettings() if self.local else load_server_settings(self.flags)
 
     def backend(self) -> Backend:
-        """Whoever does the work; a context manager."""
+        """The configured server, or the service in this process; a context manager."""
         from debug_server.surfaces.cli.backend import open_backend
 
-        return open_backend(self.connection(), self.programs.open_local)
+        return open_backend(self.server_settings(), self.programs.open_local)
 
     def output(self) -> Output:
-        """Where the answer goes."""
+        """The output for results."""
         from debug_server.surfaces.cli.output import Output
 
         return Output(as_json=self.as_json)
@@ -62,18 +62,18 @@ class Invocation:
     def report(self, error: DebugServerError) -> int:
         """One line on stderr; returns the exit status."""
         from debug_server.service.errors_table import mapping_of
-        from debug_server.surfaces.cli.output import harmless
+        from debug_server.surfaces.cli.output import without_controls
 
         if self.as_json:
             text = json.dumps({"error": {"code": error.code, "message": str(error)}})
         else:
-            text = harmless(f"debug-server: {error}")
-        tell_plainly(text)
+            text = without_controls(f"debug-server: {error}")
+        write_stderr(text)
         return mapping_of(error).exit_status
 
 
 def invocation(context: typer.Context) -> Invocation:
-    """The one behind a command's context."""
+    """The invocation of a command's context."""
     found = context.find_root().obj
     assert isinstance(found, Invocation)
     return found

@@ -31,15 +31,15 @@ NO_LIMITS = LimitOptions(given={})
 
 
 def with_limits(command: Callable[..., R]) -> Callable[..., R]:
-    """The command with one option for each limit in the place of its parameter ``bounds``, a ``LimitOptions``."""
+    """Replace a command's parameter ``limit_options``, a ``LimitOptions``, by one option for each limit."""
     signature = inspect.signature(command, eval_str=True)
     parameters: list[inspect.Parameter] = []
     for parameter in signature.parameters.values():
-        parameters += map(_parameter, LIMITS.values()) if parameter.name == "bounds" else [parameter]
+        parameters += map(_parameter, LIMITS.values()) if parameter.name == "limit_options" else [parameter]
 
     def called(**given: Any) -> R:
         asked = {limit.name: given.pop(limit.setting) for limit in LIMITS.values()}
-        return command(bounds=LimitOptions(given=asked), **given)
+        return command(limit_options=LimitOptions(given=asked), **given)
 
     called.__name__, called.__doc__ = command.__name__, command.__doc__
     called.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]  # what typer reads
@@ -71,6 +71,6 @@ def _value(limit: Limit, given: Any) -> Any:
         raise InvalidInputError(
             f"--{limit.option} {typed!r} must be a number of bytes such as 4096, 64M or 1.5G"
         ) from error
-    if fault := limit.fault_of(value):
+    if fault := limit.why_invalid(value):
         raise InvalidInputError(f"--{limit.option} {typed} {fault}")
     return value

@@ -1,7 +1,7 @@
 """The service in this process, for a machine without a server.
 
-Each call that concerns commands carries the queue on while it lasts: it takes up what earlier ones left, starts what
-waits, and lets go at its end. What runs goes on under its keeper.
+The first operation on commands starts the queue of this process: it adopts running commands and starts waiting ones.
+``close`` stops the queue; running commands continue under their keepers.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from debug_server import messages as m
 from debug_server.client import calls
 from debug_server.client.calls import Call
 from debug_server.client.decoding import decode
+from debug_server.client.downloaded_file import writing
 from debug_server.errors import InvalidInputError
 from debug_server.messages import OPERATIONS, CommandReply, EventReply, LogPiece
 from debug_server.messages.faults import sentence_of
@@ -30,7 +31,7 @@ from debug_server.surfaces.cli.parts import OpenLocal
 T = TypeVar("T")
 _WITHOUT_ENGINE = ("repositor", "token", "who_am_i", "health", "event", "worker", "lease")
 _PAGE_BYTES = 1 << 20
-_SETTLE_SECONDS = 0.3
+_ADOPT_WAIT_SECONDS = 0.3
 _START_SECONDS = 2.0
 _TICK_SECONDS = 0.05
 
@@ -44,13 +45,13 @@ class LocalBackend:
         self._stack = ExitStack()
         self._local = self._stack.enter_context(open_local())
         self._runner = self._stack.enter_context(asyncio.Runner())
-        self._working = False
+        self._queue_started = False
 
     def send(self, call: Call[T]) -> T:
-        """Do one operation."""
-        self._work_for(call.operation)
+        """Perform one operation."""
+        self._start_queue_for(call.operation)
         if call.operation == "session_patch":
-            patch = self._local.service.sessions.diff_bytes(LOCAL, _request(m.SessionId, call.fields))
+            patch = self._local.service.sessions.diff_bytes(LOCAL, _request(m.SessionRef, call.fields))
             return decode(call.reply, self._runner.run(patch))
         operation = OPERATIONS[call.operation]
         request = _request(operation.request, call.fields)
@@ -59,13 +60,13 @@ class LocalBackend:
 
     def follow_log(self, command_id: int, *, offset: int = 0) -> Iterator[LogPiece]:
         """A log from an offset until the command has ended."""
-        self._work_for("follow_log")
+        self._start_queue_for("follow_log")
         request = _request(m.FollowLog, {"command_id": command_id, "offset": offset})
         yield from drive(self._runner, self._local.service.logs.follow(LOCAL, request))
 
     def stored_log(self, command_id: int, *, offset: int = 0) -> Iterator[LogPiece]:
-        """A log from an offset as far as it goes now."""
-        self._work_for("read_log")
+        """A log from an offset to its current end."""
+        self._start_queue_for("read_log")
         while True:
             request = _request(m.ReadLog, {"command_id": command_id, "offset": offset, "limit": _PAGE_BYTES})
             page = self._runner.run(self._local.service.logs.read(LOCAL, request))
@@ -77,18 +78,20 @@ class LocalBackend:
     def follow_events(
         self, *, after: int, session_id: int | None, command_id: int | None, kind: str | None
     ) -> Iterator[EventReply]:
-        """Events after a cursor, then live."""
+        """Events after a cursor, then new ones."""
         fields = {"after": after, "session_id": session_id, "command_id": command_id, "kind": kind}
         request = _request(m.ReadEvents, fields)
         yield from drive(self._runner, self._local.service.events.follow(LOCAL, request))
 
-    def download(self, session_id: int, artifact_id: int, target: Path) -> None:
-        """Copy an artifact's file."""
-        request = _request(m.ArtifactId, {"session_id": session_id, "artifact_id": artifact_id})
-        shutil.copyfile(self._runner.run(self._local.service.artifacts.path(LOCAL, request)), target)
+    def download(self, session_id: int, artifact_id: int, target: Path, *, replace: bool) -> None:
+        """Write an artifact's bytes to a file; without ``replace``, the file must not exist."""
+        request = _request(m.ArtifactRef, {"session_id": session_id, "artifact_id": artifact_id})
+        source = self._runner.run(self._local.service.artifacts.path(LOCAL, request))
+        with source.open("rb") as kept, writing(target, replace=replace) as file:
+            shutil.copyfileobj(kept, file)
 
-    def leave(self, command: CommandReply) -> CommandReply:
-        """Stay until it has started, or until it is clear that it waits for another."""
+    def ensure_started(self, command: CommandReply) -> CommandReply:
+        """Wait until the command has started, for at most two seconds; returns its current state."""
         waited = 0.0
         while command.status == "pending" and waited < _START_SECONDS:
             command = self.send(calls.wait_command(command.id, seconds=_TICK_SECONDS))
@@ -96,16 +99,16 @@ class LocalBackend:
         return command
 
     def close(self) -> None:
-        """Let go; what runs goes on."""
-        if self._working:
+        """Close the backend; running commands continue."""
+        if self._queue_started:
             self._local.service.queue.stop()
         self._stack.close()
 
-    def _work_for(self, operation: str) -> None:
-        if self._working or any(part in operation for part in _WITHOUT_ENGINE):
+    def _start_queue_for(self, operation: str) -> None:
+        if self._queue_started or any(part in operation for part in _WITHOUT_ENGINE):
             return
-        self._working = True
-        self._local.service.queue.start(settle_seconds=_SETTLE_SECONDS)
+        self._queue_started = True
+        self._local.service.queue.start(adopt_wait_seconds=_ADOPT_WAIT_SECONDS)
 
     def __enter__(self) -> LocalBackend:
         return self

@@ -1,4 +1,4 @@
-"""How log pieces are shown: as the bytes they are, as lines with time and stream, or as JSON lines."""
+"""Prints logs: as raw bytes, as lines with time and stream, or as JSON lines."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _MAX_LINE = 1 << 20  # a program that never ends its line must not fill our memo
 
 
 class RawLog:
-    """Each byte on the stream it came from; a reader that went away is not written to."""
+    """Writes bytes to the stream that they came from, unless its reader has closed it."""
 
     def __init__(self) -> None:
         self._closed: set[int] = set()
@@ -31,11 +31,11 @@ class RawLog:
             self._closed.add(target)
 
     def finish(self) -> None:
-        """Nothing is held back."""
+        """Does nothing: raw output is not buffered."""
 
 
 class LineLog:
-    """Lines of each stream, put together from pieces; bytes that are not UTF-8 are replaced, never split ones."""
+    """Assembles pieces into lines, for each stream; replaces invalid UTF-8, but never a character split by pieces."""
 
     def __init__(self, show: Callable[[LogPiece, str], None]) -> None:
         self._show = show
@@ -80,14 +80,14 @@ class LogFormat(StrEnum):
 
 
 def log_for(format_: LogFormat, *, raw: bool) -> Log:
-    """As the flags say."""
+    """The log writer for the options."""
     if raw:
         return RawLog()
     return json_log() if format_ is LogFormat.JSON else text_log()
 
 
 def show(pieces: Iterable[LogPiece], log: Log) -> None:
-    """Every piece, and what is left of an unfinished line."""
+    """Write every piece, and then unfinished lines."""
     try:
         for piece in pieces:
             log.write(piece)

@@ -1,4 +1,4 @@
-"""``debug-server logs``: what a command said, from any byte on."""
+"""``debug-server logs``: prints the output of a command, from an offset."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ app = typer.Typer(add_completion=False)
 @app.command()
 def logs(
     context: typer.Context,
-    command: Annotated[int, typer.Argument(metavar="COMMAND", help="a command's number")],
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="wait for its end")] = False,
-    offset: Annotated[int, typer.Option(help="the byte to begin at")] = 0,
+    command: Annotated[int, typer.Argument(metavar="COMMAND", help="the command's id")],
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="print new output until the command ends")] = False,
+    offset: Annotated[int, typer.Option(help="the byte to start at")] = 0,
     format_: Annotated[
         LogFormat, typer.Option("--format", help="lines with time and stream, or JSON")
     ] = LogFormat.TEXT,
     raw: Annotated[bool, typer.Option("--raw", help="the bytes as they are, stderr on stderr")] = False,
 ) -> None:
-    """The output of a command; Ctrl-C does not end the command."""
+    """Print the output of a command; Ctrl-C does not end the command."""
     call = invocation(context)
     log = log_for(LogFormat.JSON if call.as_json else format_, raw=raw)
     with call.backend() as backend:

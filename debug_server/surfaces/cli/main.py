@@ -14,7 +14,7 @@ from typer.core import TyperGroup
 from debug_server import __version__
 from debug_server.errors import DebugServerError
 from debug_server.surfaces.cli.invocation import Invocation, Programs
-from debug_server.surfaces.cli.output import tell, write_line
+from debug_server.surfaces.cli.output import print_notice, write_line
 from debug_server.surfaces.cli.standard_streams import report_os_error
 from debug_server.surfaces.cli.token_input import TokenFileOption, TokenOption, given_token
 
@@ -22,33 +22,33 @@ from debug_server.surfaces.cli.token_input import TokenFileOption, TokenOption, 
 COMMANDS = {
     "run": ("run_line", "Run a command on this machine."),
     "serve": ("serve", "Serve HTTP, WebSockets and gRPC."),
-    "gateway": ("gateway", "The OpenAI-compatible API by itself: serve."),
-    "server": ("server", "Set a server up for a repository."),
+    "gateway": ("gateway", "Serve only the OpenAI-compatible API: serve."),
+    "server": ("server", "Set up a server for a repository."),
     "repo": ("repo", "Registered git remotes: add, list, show."),
     "session": ("session", "Workspaces: create, list, show, logs, debug, diff, reset, fork, close."),
     "command": ("command", "Commands in sessions: submit, run, list, show, cancel, signal, stdin, wait."),
     "tasks": ("tasks", "Host tasks: serve, submit, list, get, wait, cancel, logs."),
-    "logs": ("logs", "The output of a command, from any byte on."),
+    "logs": ("logs", "Print or follow the output of a command."),
     "env": ("env", "Shared environments of this machine: list, verify, gc."),
-    "artifact": ("artifact", "Files that commands left: list, show, download."),
+    "artifact": ("artifact", "Files kept from commands: list, show, download."),
     "worker": ("worker", "Supervised long-lived processes: list, restart, reset, stop."),
     "token": ("token", "Access tokens: create, list, revoke."),
-    "events": ("events", "What happened, and what happens now."),
+    "events": ("events", "Print or follow events."),
     "grpc": ("grpc", "The server in the background: start, stop, status."),
-    "emit": ("emit", "Tell runners that something happened to a card."),
-    "probe": ("probe", "The probe and the governor: status, changelog."),
-    "status": ("status", "Whether the server is healthy, and who you are there."),
-    "doctor": ("doctor", "What this machine can really do, and what to install."),
+    "emit": ("emit", "Send an event of a card, a push or a pull request to the runners."),
+    "probe": ("probe", "Check the probe runner's server; show the governor's changelog: status, changelog."),
+    "status": ("status", "Show the server's health and your identity."),
+    "doctor": ("doctor", "Check what works on this machine, and what to install."),
     "purge": ("purge", "End everything in a data folder and remove it."),
     "configure": ("configure", "Save which server to use."),
-    "mcp": ("mcp", "Speak the Model Context Protocol over stdin and stdout."),
+    "mcp": ("mcp", "Serve the Model Context Protocol over stdin and stdout."),
 }
 EXIT_STATUSES = """\
-Exit status: 0 done; 1 not found, in conflict or not healthy; 2 a wrong value; 75 try again later; 77 not allowed;
-130 interrupted. For run, command run, command wait and --follow it is the command's own, or 123 over a limit,
-124 too long or too silent, 125 debug-server failed, 127 not started, 128 + n signal n."""
+Exit status: 0 success; 1 not found, conflict or unhealthy; 2 invalid value; 75 try again later; 77 not allowed;
+130 interrupted. run, command run, command wait and --follow exit with the command's status, or with 123 if it
+exceeded a limit, 124 if it timed out, 125 if debug-server failed, 127 if it could not start, 128 + n for signal n."""
 INTERRUPTED = 130
-# What follows these commands may be another program's flag.
+# The words after these commands may be flags of another program.
 _TAKE_ARGV = {("run",), ("command", "run"), ("command", "submit"), ("tasks", "submit")}
 _ROOT_VALUES = ("--base-url", "--token", "--token-file")  # options before the command whose next word is their value
 
@@ -75,13 +75,13 @@ class LazyCommands(TyperGroup):
             formatter.write_dl([(name, sentence) for name, (_, sentence) in COMMANDS.items()])
 
     def invoke(self, ctx: Any) -> Any:
-        """Errors of ours become one line and an exit status."""
+        """Report a DebugServerError as one line and an exit status."""
         try:
             return super().invoke(ctx)
         except DebugServerError as error:
             raise typer.Exit(ctx.obj.report(error)) from error
         except KeyboardInterrupt as error:
-            tell("interrupted")
+            print_notice("interrupted")
             raise typer.Exit(INTERRUPTED) from error
 
 
@@ -112,7 +112,7 @@ def run_cli(programs: Programs, argv: Sequence[str] | None = None, *, name: str 
     @app.callback()
     def root(
         context: typer.Context,
-        base_url: Annotated[str | None, typer.Option(help="of the server; default: as configured, or none")] = None,
+        base_url: Annotated[str | None, typer.Option(help="URL of the server; default: as configured, or none")] = None,
         token: TokenOption = None,
         token_file: TokenFileOption = None,
         local: Annotated[
@@ -124,7 +124,7 @@ def run_cli(programs: Programs, argv: Sequence[str] | None = None, *, name: str 
             bool, typer.Option("--version", help="print the version", callback=_show_version, is_eager=True)
         ] = False,
     ) -> None:
-        """Runs commands for people and coding agents, and never loses them."""
+        """Run commands for people and coding agents, and never lose a command."""
         _raise_interrupts()
         verify = None if insecure is None else not insecure
         flags = {"base_url": base_url, "verify_tls": verify}
@@ -132,20 +132,21 @@ def run_cli(programs: Programs, argv: Sequence[str] | None = None, *, name: str 
         context.obj.flags["token"] = given_token(token, token_file)
 
     try:
-        app(prog_name=name, args=hoisted(sys.argv[1:] if argv is None else argv))
+        app(prog_name=name, args=move_json_flag_first(sys.argv[1:] if argv is None else argv))
     except OSError as error:
         raise SystemExit(report_os_error(error)) from error
 
 
-def hoisted(argv: Sequence[str]) -> list[str]:
-    """``--json`` may stand anywhere before a program's own arguments."""
+def move_json_flag_first(argv: Sequence[str]) -> list[str]:
+    """Move ``--json``, which may stand anywhere before a program's own arguments, to the front."""
     end = _own_words(argv)
     head = [word for word in argv[:end] if word != "--json"]
-    return [*["--json"][: len(head) < end], *head, *argv[end:]]
+    json_flag = ["--json"] if len(head) < end else []
+    return [*json_flag, *head, *argv[end:]]
 
 
 def _own_words(argv: Sequence[str]) -> int:
-    """How many words come before those of a program to run: a name such as ``repo add run`` is none."""
+    """The number of words before the program to run. A value such as ``run`` in ``repo add run`` is not a command."""
     path: tuple[str, ...] = ()
     value = False  # whether this word is an option's value
     for index, word in enumerate(argv):

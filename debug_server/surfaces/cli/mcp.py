@@ -13,11 +13,11 @@ app = typer.Typer(add_completion=False)
 def mcp(context: typer.Context) -> None:
     """Speak the Model Context Protocol over stdin and stdout, for the agent that starts this program."""
     call = invocation(context)
-    connection = call.connection()
-    if connection.server is None:
+    settings = call.server_settings()
+    if settings.server is None:
         raise typer.Exit(call.programs.mcp())
     raise typer.Exit(
         call.programs.mcp_bridge(
-            connection.server, connection.token, verify_tls=connection.verify_tls, server_uid=connection.server_uid
+            settings.server, settings.token, verify_tls=settings.verify_tls, server_uid=settings.server_uid
         )
     )

@@ -1,15 +1,15 @@
-"""How a command's end is told: one line for people, one exit status for programs.
+"""Reports how a command ended: one line for people, one exit status for programs.
 
 | status | meaning |
 |---|---|
 | the command's own | it ended by itself |
 | 2 | the command line is wrong: nothing was done |
-| 123 | it went over a limit other than time or memory |
-| 124 | it ran, or was silent, for too long |
-| 125 | a failure of ours: environment, patch, lease, folders or keeper |
+| 123 | it exceeded a limit other than time or memory |
+| 124 | it ran, or printed nothing, for too long |
+| 125 | debug-server failed: environment, patch, lease, folders or keeper |
 | 127 | the program could not be started |
-| 128 + n | it was ended by signal n (137 also when it ran out of memory, 130 when it was cancelled, 141 when nobody
-read its output any more) |
+| 128 + n | it was ended by signal n (137 also when it ran out of memory, 130 when it was cancelled, 141 when the
+reader of its output closed the pipe) |
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from debug_server.model import ExitReason, ExitRecord
-from debug_server.surfaces.cli.output import harmless
+from debug_server.surfaces.cli.output import without_controls
 
 WRONG_USE = 2
 FAILURE = 125
@@ -34,13 +34,13 @@ _STATUS = {
 
 
 def exit_status(record: ExitRecord) -> int:
-    """What the program that ran the command exits with."""
+    """The exit status of the program that ran the command."""
     if record.reason in (ExitReason.EXITED, ExitReason.NONZERO_EXIT):
         return record.exit_code or 0
     if record.reason is ExitReason.SIGNALED:
         return 128 + (record.signal or 0)
     if record.reason is ExitReason.SPAWN_FAILED and not record.mechanism:
-        return FAILURE  # no keeper has had it: the folders, or a keeper, could not be had
+        return FAILURE  # no keeper received it: a folder or a keeper could not be created
     return _STATUS.get(record.reason, FAILURE)
 
 
@@ -50,7 +50,7 @@ def summary(
     """One line: reason, sentence, cost, where the log is, and in which session it ran."""
     parts = [f"{record.wall_seconds:.2f} s", f"cpu {record.cpu_seconds:.2f} s"]
     if record.peak_memory_bytes:
-        parts.append(f"peak {size_text(record.peak_memory_bytes)}")
+        parts.append(f"peak {human_size(record.peak_memory_bytes)}")
     missing = [name for name, item in record.limits.items() if item["by"] is None]
     if missing:
         parts.append(f"NOT enforced: {', '.join(missing)}")
@@ -59,11 +59,11 @@ def summary(
         parts.append(f"log {log_path}")
     if session_id is not None:
         parts.append(f"session {session_id}")
-    sentence = f": {harmless(record.message)}" if with_sentence else ": see above"
+    sentence = f": {without_controls(record.message)}" if with_sentence else ": see above"
     return f"[debug-server] {record.reason.value}{sentence} ({', '.join(parts)})"
 
 
-def size_text(count: float) -> str:
+def human_size(count: float) -> str:
     """Bytes for a person."""
     for unit in ("B", "KiB", "MiB"):
         if count < 1024:

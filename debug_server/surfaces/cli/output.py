@@ -11,19 +11,19 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from debug_server.surfaces.cli.standard_streams import tell_plainly, write_stdout
+from debug_server.surfaces.cli.standard_streams import write_stderr, write_stdout
 
 _GOOD = ("succeeded", "completed", "running", "ok", "idle", "ready")
 _BAD = ("failed", "cancelled", "missing", "degraded", "not ready")
 _PAINT = {"good": "\x1b[32m", "bad": "\x1b[31m", "head": "\x1b[1m"}
 _PLAIN = "\x1b[0m"
-_ESCAPED = {code: f"\\u{code:04x}" for code in range(0x7F, 0xA0)}  # controls that JSON itself leaves as they are
+_C1_ESCAPES = {code: f"\\u{code:04x}" for code in range(0x7F, 0xA0)}  # control characters that JSON does not escape
 _JOINERS = "\N{ZERO WIDTH JOINER}\N{ZERO WIDTH NON-JOINER}"
 Column = tuple[str, Callable[[Any], object]]
 
 
 class Output:
-    """Where a command puts its answer."""
+    """Prints a command's result."""
 
     def __init__(self, *, as_json: bool) -> None:
         self.as_json = as_json
@@ -46,16 +46,16 @@ class Output:
             return
         self._aligned([[name, cell(item)] for name, item in data.items() if item not in (None, {}, [])], head=False)
 
-    def say(self, text: str, value: Any) -> None:
-        """A sentence for people, the value for programs."""
+    def result(self, text: str, value: Any) -> None:
+        """Print ``text``, or ``value`` with ``--json``."""
         if self.as_json:
             self.json(plain(value))
         else:
-            write_line(harmless(text))
+            write_line(without_controls(text))
 
     def json(self, data: object) -> None:
         """One line."""
-        write_line(json.dumps(data, ensure_ascii=False).translate(_ESCAPED))
+        write_line(json.dumps(data, ensure_ascii=False).translate(_C1_ESCAPES))
 
     def _aligned(self, rows: list[list[str]], *, head: bool) -> None:
         widths = [max(len(row[number]) for row in rows) for number in range(len(rows[0]))] if rows else []
@@ -71,19 +71,19 @@ class Output:
 
 
 def write_line(text: str) -> None:
-    """To stdout, at once; what no terminal can show is replaced."""
+    """Write a line to stdout and flush; characters that stdout cannot encode are replaced."""
     write_stdout(f"{text}\n")
 
 
-def tell(text: str) -> None:
-    """Something beside the answer, to stderr."""
-    tell_plainly(f"[debug-server] {harmless(text)}")
+def print_notice(text: str) -> None:
+    """Print a notice to stderr."""
+    write_stderr(f"[debug-server] {without_controls(text)}")
 
 
 def progress(text: str) -> None:
-    """What is being waited for; for people only."""
+    """Print what is being waited for, if stderr is a terminal."""
     if sys.stderr.isatty():
-        tell(f"{text}…")
+        print_notice(f"{text}…")
 
 
 def plain(value: Any) -> Any:
@@ -102,7 +102,7 @@ def plain(value: Any) -> Any:
 
 
 def cell(value: object) -> str:
-    """One value in a table: no line breaks, no control characters of somebody else's."""
+    """A value as a table cell, without line breaks and control characters."""
     if value is None:
         return "-"
     if isinstance(value, datetime):
@@ -111,8 +111,8 @@ def cell(value: object) -> str:
     return _printable(text)
 
 
-def harmless(text: str) -> str:
-    """Lines for a terminal in which names and words of others stand: they must not steer it."""
+def without_controls(text: str) -> str:
+    """Replace control characters, because the text may contain names from others that could control the terminal."""
     return "\n".join("\t".join(map(_printable, line.split("\t"))) for line in text.split("\n"))
 
 
@@ -121,5 +121,5 @@ def _printable(text: str) -> str:
 
 
 def _is_harmless(character: str) -> bool:
-    """Spaces of any width and the joiners of scripts and pictures are part of people's names."""
+    """Printable, or a space of any width, or a joiner as in some scripts and emoji."""
     return character.isprintable() or character in _JOINERS or unicodedata.category(character) == "Zs"

@@ -1,4 +1,4 @@
-"""Lists by pages: the two options that choose one, and the line that names the next."""
+"""Paged lists: the options ``--after`` and ``--limit``, and the hint for the next page."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ import typer
 
 from debug_server.client.calls import Call
 from debug_server.surfaces.cli.backend import Backend
-from debug_server.surfaces.cli.output import Column, Output, tell
+from debug_server.surfaces.cli.output import Column, Output, print_notice
 
-After = Annotated[int, typer.Option(help="the number that the page before named: what follows it")]
-Limit = Annotated[int, typer.Option(help="how many at most, up to 1000")]
+After = Annotated[int, typer.Option(help="continue after this value, which the previous page printed")]
+Limit = Annotated[int, typer.Option(help="maximum number of items, up to 1000")]
 DEFAULT_LIMIT = 100
 
 
@@ -21,7 +21,7 @@ class Page(Protocol):
 
     @property
     def items(self) -> list[Any]:
-        """What is on it."""
+        """Its items."""
 
     @property
     def next_after(self) -> int | None:
@@ -35,11 +35,11 @@ def show_page(output: Output, page: Page, columns: Sequence[Column]) -> None:
     """A page as a table, and how to see the next."""
     output.table(page.items, columns)
     if page.next_after is not None:
-        tell(f"there are more: --after {page.next_after}")
+        print_notice(f"there are more: --after {page.next_after}")
 
 
 def every_item(backend: Backend, page_after: Callable[[int], Call[P]]) -> list[Any]:
-    """What is on all pages together."""
+    """The items of all pages."""
     found: list[Any] = []
     after: int | None = 0
     while after is not None:

@@ -1,4 +1,4 @@
-"""What the command line needs of the composition root: the service, and the members of it that work in this process."""
+"""The components of the composition root that the command line uses."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:  # a command that speaks to a server, or prints help, loads no
     from debug_server.service.machine import Machine
 
 
-class LocalParts(Protocol):
+class LocalComponents(Protocol):
     """The parts on this machine, each made when it is first used."""
 
     @property
@@ -25,7 +25,7 @@ class LocalParts(Protocol):
 
     @property
     def server_lock_path(self) -> Path:
-        """What the one server of the store holds locked."""
+        """The lock file of the store's only server."""
 
     @property
     def keepers_dir(self) -> Path:
@@ -52,4 +52,4 @@ class LocalParts(Protocol):
         """Every verb."""
 
 
-OpenLocal = Callable[..., AbstractContextManager[LocalParts]]
+OpenLocal = Callable[..., AbstractContextManager[LocalComponents]]

@@ -1,4 +1,4 @@
-"""A command's streams on our own: its bytes to our stdout and stderr, our stdin to it."""
+"""Passes a command's output to our stdout and stderr, and our stdin to the command."""
 
 from __future__ import annotations
 
@@ -20,23 +20,23 @@ from debug_server.model import LogChunk
 from debug_server.service.foreground import CommandInput
 
 _PIECE = 1 << 16
-_SAID_BYTES = 1 << 16  # longer than any reason
+_KEPT_BYTES = 1 << 16  # longer than any reason
 
 
 class Printer:
     """A log observer that repeats each byte on the stream it came from.
 
-    Where that cannot be written any more, as after `| head -1`, nobody wants the command: it is ended.
+    If a stream cannot be written any more, as after `| head -1`, it calls ``on_broken``, which cancels the command.
     """
 
     def __init__(self, *, system: bool = False, on_broken: Callable[[], None] = lambda: None) -> None:
         self._targets = {"stdout": 1, "stderr": 2} | ({"system": 2} if system else {})
         self._on_broken = on_broken
-        self._system = b""  # the end of what was said there
+        self._system = b""  # the last bytes of the system stream
         self.broken: OSError | None = None
 
-    def has_said(self, text: str) -> bool:
-        """Whether that is among the last that was written of the system stream."""
+    def has_printed(self, text: str) -> bool:
+        """Whether the last bytes of the system stream contain ``text``."""
         return text.encode() in self._system
 
     def __call__(self, chunk: LogChunk) -> None:
@@ -53,17 +53,17 @@ class Printer:
             self._on_broken()
             return
         if chunk.stream == "system":
-            self._system = (self._system + chunk.data)[-_SAID_BYTES:]
+            self._system = (self._system + chunk.data)[-_KEPT_BYTES:]
 
 
 def terminal_size() -> dict[str, int]:
-    """Of our terminal."""
+    """The size of our terminal."""
     size = shutil.get_terminal_size()
     return {"rows": size.lines, "cols": size.columns}
 
 
-def wants_stdin() -> bool:
-    """Whether somebody may have something to say: a pipe or a file, not a terminal and not /dev/null."""
+def stdin_may_have_input() -> bool:
+    """Whether stdin may have input: it is a pipe or a file, not a terminal and not /dev/null."""
     try:
         found = os.fstat(0)
     except OSError:
@@ -73,7 +73,7 @@ def wants_stdin() -> bool:
 
 @contextlib.contextmanager
 def forwarded_stdin(connect: Callable[[], CommandInput | None], *, tty_mode: bool) -> Iterator[None]:
-    """Feed our stdin to a command while the block runs; raw and resizing on a terminal."""
+    """Forward our stdin to a command during the block; with ``tty_mode``, from a raw terminal, with its resizes."""
     stop_read, stop_write = os.pipe()
     feeder = _Feeder(connect, stop_read)
     with _raw_terminal() if tty_mode and os.isatty(0) else contextlib.nullcontext():
@@ -108,7 +108,7 @@ class _Feeder:
 
     def run(self) -> None:
         """Wait for the command to start, then feed it until our stdin or the command ends."""
-        with contextlib.suppress(KeeperError):  # the command has ended: nobody reads any more
+        with contextlib.suppress(KeeperError):  # the command has ended
             while self._input is None:
                 if select.select([self._stop], [], [], 0.01)[0]:
                     return

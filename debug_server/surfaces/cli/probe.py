@@ -1,4 +1,4 @@
-"""``debug-server probe``: whether the probe answers, and what the governor says of its versions."""
+"""``debug-server probe``: checks the probe, and prints the governor's changelog."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from debug_server.surfaces.cli.invocation import invocation
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, help="The probe and the governor's versions.")
 _SECONDS = 5.0
-_SKILL, _USUAL = "probe.sync", "127.0.0.1:50052"
+_SKILL, _DEFAULT_TARGET = "probe.sync", "127.0.0.1:50052"
 
 
 @app.command()
 def status(context: typer.Context) -> None:
-    """Whether a probe answers where the probe runner would call it; status 1 when it does not."""
+    """Check whether a probe answers at the probe runner's address; exit with 1 if it does not."""
     import grpc
 
     from debug_server.surfaces.cli.governor import channel_to
@@ -28,32 +28,32 @@ def status(context: typer.Context) -> None:
         with channel_to(call, target) as channel:
             grpc.channel_ready_future(channel).result(timeout=_SECONDS)
     except grpc.FutureTimeoutError:
-        advice = "start it, or name another by PROBE_HOST and PROBE_GRPC_PORT"
-        output.say(f"probe {target} does not answer: {advice}", {"target": target, "ok": False})
+        advice = "start it, or set PROBE_HOST and PROBE_GRPC_PORT"
+        output.result(f"probe {target} does not answer: {advice}", {"target": target, "ok": False})
         raise typer.Exit(1) from None
-    output.say(f"probe {target} answers", {"target": target, "ok": True})
+    output.result(f"probe {target} answers", {"target": target, "ok": True})
 
 
 def _target() -> str:
-    """PROBE_HOST and PROBE_GRPC_PORT, or else what the runner with the skill says."""
+    """PROBE_HOST and PROBE_GRPC_PORT, else the address of the runner with the skill, else the default."""
     from debug_server.dispatch.configuration import read_configuration
     from debug_server.dispatch.folder import configuration_folder
 
     folder = configuration_folder()
     known = None
     if folder.is_used:
-        known = read_configuration(folder.path, owners=folder.owners).runners.runner_for(_SKILL)
-    host, _, port = (_USUAL if known is None or known.rpc is None else known.program).rpartition(":")
+        known = read_configuration(folder.path, trusted_uids=folder.trusted_uids).runners.runner_for(_SKILL)
+    host, _, port = (_DEFAULT_TARGET if known is None or known.rpc is None else known.program).rpartition(":")
     return f"{os.environ.get('PROBE_HOST') or host}:{os.environ.get('PROBE_GRPC_PORT') or port}"
 
 
 @app.command()
 def changelog(
     context: typer.Context,
-    entries: Annotated[int, typer.Option(help="how many of the newest")] = 1,
-    target: Annotated[str | None, typer.Option(help="host:port of the governor; default: the one here")] = None,
+    entries: Annotated[int, typer.Option(help="number of entries to print")] = 1,
+    target: Annotated[str | None, typer.Option(help="host:port of the governor; default: that of this folder")] = None,
 ) -> None:
-    """The governor's newest changes."""
+    """Print the governor's newest changelog entries."""
     from debug_server.kanban import kanban_pb2, kanban_pb2_grpc
     from debug_server.surfaces.cli.governor import CALL_SECONDS, channel_to, credentials, target_of
 
@@ -64,4 +64,4 @@ def changelog(
         found = stub.GetChangelog(
             kanban_pb2.GetChangelogRequest(entries=entries), timeout=CALL_SECONDS, metadata=credentials(call, address)
         )
-    call.output().say(found.full_text or f"version {found.latest_version}", {"version": found.latest_version})
+    call.output().result(found.full_text or f"version {found.latest_version}", {"version": found.latest_version})

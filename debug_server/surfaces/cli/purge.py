@@ -11,8 +11,8 @@ import typer
 
 from debug_server.errors import DebugServerError, InvalidInputError
 from debug_server.surfaces.cli.invocation import invocation
-from debug_server.surfaces.cli.outcome import size_text
-from debug_server.surfaces.cli.output import harmless, write_line
+from debug_server.surfaces.cli.outcome import human_size
+from debug_server.surfaces.cli.output import without_controls, write_line
 
 if TYPE_CHECKING:
     from debug_server.service.data_folder import Survey
@@ -28,26 +28,26 @@ def purge(
 ) -> None:
     """End all servers, commands and workers of a data folder, unmount its workspaces and remove it.
 
-    Shows first what would be ended and removed. A PostgreSQL database, and folders that are configured to lie
-    outside the data folder, stay.
+    First show what would be ended and removed. Folders that are configured outside the data folder, and a
+    PostgreSQL database, are kept.
     """
-    from debug_server.service.data_folder import configured, survey
+    from debug_server.service.data_folder import configured_folder, survey
     from debug_server.service.data_folder import purge as remove
 
     call = invocation(context)
     if folder is None:
-        folder, why_own = configured()
+        folder, why_own = configured_folder()
         if yes and why_own:
             raise InvalidInputError(
-                f"nothing was removed: {why_own}; if you mean the one of this user, name it: "
+                f"nothing was removed: {why_own}; to remove this user's data folder, name it: "
                 f"debug-server purge --yes {shlex.quote(str(folder))}"
             )
     found = survey(folder)
     if not call.as_json:
         if folder.is_symlink():
-            write_line(harmless(f"{folder} is a link, which stays; it leads to"))
+            write_line(without_controls(f"{folder} is a link and stays; its target is"))
         for line in _lines(found):
-            write_line(harmless(line))
+            write_line(without_controls(line))
     if not yes and not sys.stdin.isatty():
         raise InvalidInputError("nothing was removed: give --yes to remove it")
     if not yes and not typer.confirm("End and remove all this?"):
@@ -56,17 +56,17 @@ def purge(
     if left:
         raise DebugServerError("could not be removed: " + "; ".join(map(str, left)))
     what = f"{found.root}, but for {', '.join(found.foreign)}" if found.foreign else f"{found.root}"
-    call.output().say(harmless(f"removed {what}: {size_text(found.size)}"), _summary(found))
+    call.output().result(without_controls(f"removed {what}: {human_size(found.size)}"), _summary(found))
 
 
 def _lines(found: Survey) -> list[str]:
-    lines = [f"data folder {found.root} ({size_text(found.size)})"]
+    lines = [f"data folder {found.root} ({human_size(found.size)})"]
     lines += [f"  end process {item.pid}: {item.command_line}" for item in found.processes]
     for word, commands in (("command", found.commands), ("worker", found.workers)):
         lines += [f"  end {word} {item.command_id}: {item.command_line()}" for item in commands]
-    lines += [f"  damaged, nothing is ended for it: {item}" for item in found.damaged]
+    lines += [f"  damaged, no process is ended for it: {item}" for item in found.damaged]
     lines += [f"  unmount {path}" for path in found.mounts]
-    lines += [f"  remove {part.name} ({size_text(part.size)})" for part in found.parts]
+    lines += [f"  remove {entry.name} ({human_size(entry.size)})" for entry in found.entries]
     lines += [f"  keep {name}, which is not debug-server's" for name in found.foreign]
     return lines
 
@@ -80,6 +80,6 @@ def _summary(found: Survey) -> dict[str, object]:
         "workers": [item.command_id for item in found.workers],
         "damaged": found.damaged,
         "mounts": [str(path) for path in found.mounts],
-        "removed": [part.name for part in found.parts],
+        "removed": [entry.name for entry in found.entries],
         "kept": found.foreign,
     }

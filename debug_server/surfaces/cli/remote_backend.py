@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from debug_server.client.calls import Call
     from debug_server.messages import CommandReply, EventReply, LogPiece
 
-# httpx loads a command line of its own where it finds click and rich: a quarter of a second that we would wait for.
+# httpx imports its own command line if click and rich are installed, which takes a quarter of a second.
 sys.modules.setdefault("httpx._main", None)  # type: ignore[arg-type]
 
 from debug_server.client.sync import DebugServerClient  # noqa: E402
@@ -28,7 +28,7 @@ class RemoteBackend:
         self.place = base_url
 
     def send(self, call: Call[T]) -> T:
-        """Do one operation."""
+        """Perform one operation."""
         return self._client.send(call)
 
     def follow_log(self, command_id: int, *, offset: int = 0) -> Iterator[LogPiece]:
@@ -36,21 +36,21 @@ class RemoteBackend:
         return self._client.follow_log(command_id, offset=offset)
 
     def stored_log(self, command_id: int, *, offset: int = 0) -> Iterator[LogPiece]:
-        """A log from an offset as far as it goes now."""
+        """A log from an offset to its current end."""
         return self._client.stored_log(command_id, offset=offset)
 
     def follow_events(
         self, *, after: int, session_id: int | None, command_id: int | None, kind: str | None
     ) -> Iterator[EventReply]:
-        """Events after a cursor, then live."""
+        """Events after a cursor, then new ones."""
         return self._client.follow_events(after=after, session_id=session_id, command_id=command_id, kind=kind)
 
-    def download(self, session_id: int, artifact_id: int, target: Path) -> None:
-        """An artifact's bytes into a file."""
-        self._client.download_artifact(session_id, artifact_id, target)
+    def download(self, session_id: int, artifact_id: int, target: Path, *, replace: bool) -> None:
+        """Write an artifact's bytes to a file; without ``replace``, the file must not exist."""
+        self._client.download_artifact(session_id, artifact_id, target, replace=replace)
 
-    def leave(self, command: CommandReply) -> CommandReply:
-        """The server goes on with it."""
+    def ensure_started(self, command: CommandReply) -> CommandReply:
+        """Nothing to do: the server starts it."""
         return command
 
     def close(self) -> None:

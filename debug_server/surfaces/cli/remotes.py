@@ -1,4 +1,4 @@
-"""Remotes as people write them, and the one repository that need not be named."""
+"""Resolves remotes, names and the default repository of a command line."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from debug_server.surfaces.cli.backend import Backend
 _URL = re.compile(r"[a-z+]+://|[^/]+@[^/]+:")
 
 
-def address(remote: str) -> str:
-    """A URL as it is; a folder that is here by its full path."""
+def absolute_remote(remote: str) -> str:
+    """A URL unchanged; an existing local folder as an absolute path."""
     return remote if _URL.match(remote) or not Path(remote).exists() else str(Path(remote).resolve())
 
 
 def name_for(remote: str) -> str:
-    """The last part of the remote, made a name."""
-    last = re.split(r"[/:]", address(remote).rstrip("/"))[-1].removesuffix(".git")
+    """A repository name, derived from the last part of the remote."""
+    last = re.split(r"[/:]", absolute_remote(remote).rstrip("/"))[-1].removesuffix(".git")
     name = re.sub(r"[^A-Za-z0-9._-]+", "-", last).strip("-._")[:100]
     if not name:
-        raise InvalidInputError(f"no name follows from the remote {remote!r}: give one with --name")
+        raise InvalidInputError(f"cannot derive a name from the remote {remote!r}: give one with --name")
     return name
 
 
@@ -40,6 +40,6 @@ def chosen_repository(backend: Backend, name: str | None) -> RepositoryReply:
 
 
 def manifests_of(repository: RepositoryReply) -> list[str]:
-    """What ``server init --manifest`` said that environments are built from."""
+    """The default manifests of a repository, which ``server init --manifest`` saved."""
     found = repository.settings.get("manifests", [])
     return [str(item) for item in found] if isinstance(found, list) else []

@@ -11,8 +11,8 @@ from debug_server.messages import RepositoryReply
 from debug_server.surfaces.cli.invocation import invocation
 from debug_server.surfaces.cli.output import Column
 from debug_server.surfaces.cli.paging import DEFAULT_LIMIT, After, Limit, show_page
-from debug_server.surfaces.cli.remotes import address, name_for
-from debug_server.surfaces.cli.words import values
+from debug_server.surfaces.cli.remotes import absolute_remote, name_for
+from debug_server.surfaces.cli.words import json_pairs
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, help="Registered git remotes.")
 COLUMNS: list[Column] = [
@@ -27,10 +27,10 @@ COLUMNS: list[Column] = [
 def add(
     context: typer.Context,
     remote: Annotated[str, typer.Argument(help="a git URL, or a path on the server's machine")],
-    name: Annotated[str | None, typer.Option(help="the name to use; default: from the remote")] = None,
-    default_branch: Annotated[str | None, typer.Option(help="default: the remote's own, or main")] = None,
-    description: Annotated[str | None, typer.Option(help="for people")] = None,
-    setting: Annotated[list[str] | None, typer.Option(help="KEY=VALUE, any number of times")] = None,
+    name: Annotated[str | None, typer.Option(help="the repository's name; default: derived from the remote")] = None,
+    default_branch: Annotated[str | None, typer.Option(help="default: the remote's default branch, or main")] = None,
+    description: Annotated[str | None, typer.Option(help="a description")] = None,
+    setting: Annotated[list[str] | None, typer.Option(help="KEY=VALUE; may be repeated")] = None,
 ) -> None:
     """Register a git remote."""
     call = invocation(context)
@@ -38,18 +38,18 @@ def add(
         row: RepositoryReply = backend.send(
             calls.register_repository(
                 name or name_for(remote),
-                address(remote),
+                absolute_remote(remote),
                 default_branch=default_branch,
                 description=description,
-                settings=values(setting, flag="--setting"),
+                settings=json_pairs(setting, flag="--setting"),
             )
         )
-    call.output().say(f"repository {row.name} is {row.remote_url}", row)
+    call.output().result(f"registered repository {row.name}: {row.remote_url}", row)
 
 
 @app.command("list")
 def list_all(context: typer.Context, after: After = 0, limit: Limit = DEFAULT_LIMIT) -> None:
-    """The repositories."""
+    """List the repositories."""
     call = invocation(context)
     with call.backend() as backend:
         page = backend.send(calls.list_repositories(after=after, limit=limit))
@@ -57,8 +57,8 @@ def list_all(context: typer.Context, after: After = 0, limit: Limit = DEFAULT_LI
 
 
 @app.command()
-def show(context: typer.Context, name: Annotated[str, typer.Argument(help="of a repository")]) -> None:
-    """One repository."""
+def show(context: typer.Context, name: Annotated[str, typer.Argument(help="the repository's name")]) -> None:
+    """Show a repository."""
     call = invocation(context)
     with call.backend() as backend:
         call.output().record(backend.send(calls.get_repository(name)))

@@ -14,10 +14,11 @@ from debug_server.errors import ConfigurationError, DebugServerError, InvalidInp
 from debug_server.model import CommandSpec, EnvironmentPlan, Limits, without_credentials
 from debug_server.service.foreground import ForegroundRun, ForegroundRuns, RunReply, RunRequest, current_folder
 from debug_server.surfaces.cli.outcome import BROKEN_PIPE, CANCELLED, FAILURE, WRONG_USE, exit_status, summary
-from debug_server.surfaces.cli.output import harmless
+from debug_server.surfaces.cli.output import without_controls
 from debug_server.surfaces.cli.parts import OpenLocal
-from debug_server.surfaces.cli.passthrough import Printer, forwarded_stdin, terminal_size, wants_stdin
-from debug_server.surfaces.cli.stages import say, stage, timed_stage
+from debug_server.surfaces.cli.passthrough import Printer, forwarded_stdin, stdin_may_have_input, terminal_size
+from debug_server.surfaces.cli.stages import stage, timed_stage
+from debug_server.surfaces.cli.standard_streams import write_stderr
 from debug_server.surfaces.cli.variable_options import given_variables
 
 # The command line is correct, but the configuration or this machine does not fit it.
@@ -25,7 +26,7 @@ _NOT_USAGE_ERRORS = (ConfigurationError, UnmetRequirementError)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CheckoutOptions:
+class WorkspaceOptions:
     """The options of the workspace."""
 
     repository: str
@@ -47,7 +48,7 @@ def command_spec(
         require=require,
         secrets=secrets,
         tty=tty,
-        stdin=tty or wants_stdin(),
+        stdin=tty or stdin_may_have_input(),
     )
 
 
@@ -57,7 +58,9 @@ def run_here(foreground: ForegroundRuns, command: CommandSpec, *, quiet: bool) -
         return _run(run, command, quiet=quiet)
 
 
-def run_checkout(foreground: ForegroundRuns, command: CommandSpec, checkout: CheckoutOptions, *, quiet: bool) -> int:
+def run_in_workspace(
+    foreground: ForegroundRuns, command: CommandSpec, checkout: WorkspaceOptions, *, quiet: bool
+) -> int:
     """Run in a new workspace of a commit and a patch, which is released at the end; returns the exit status."""
     request = RunRequest(command=command, patch=checkout.patch, artifacts=checkout.artifacts)
     foreground.check(request)
@@ -85,13 +88,13 @@ def _run(
     run: ForegroundRun, command: CommandSpec, *, quiet: bool, system: bool = False, artifacts: list[str] | None = None
 ) -> int:
     """Run and report; with ``system`` the log's stream ``system`` is printed too."""
-    printer = Printer(system=system, on_broken=lambda: run.cancel("its output is no longer read"))
+    printer = Printer(system=system, on_broken=lambda: run.cancel("its output can no longer be written"))
     stdin = forwarded_stdin(run.connect, tty_mode=command.tty) if command.stdin else contextlib.nullcontext()
     try:
         with stdin:
             reply = run.run(observers=[printer], terminal_size=terminal_size())
     except KeyboardInterrupt:
-        reply = run.interrupted()
+        reply = run.interrupted_reply()
     if reply.error is not None:
         return _report_failure(run, reply, printer)
     if printer.broken is not None:
@@ -101,14 +104,14 @@ def _run(
     if reply.exit is None:
         return FAILURE
     if not quiet:
-        say(summary(reply.exit, reply.log_path, run.session.id))
+        write_stderr(summary(reply.exit, reply.log_path, run.session.id))
     return exit_status(reply.exit)
 
 
 def _output_failed(error: OSError) -> int:
     if error.errno == errno.EPIPE:
         return BROKEN_PIPE
-    say(f"debug-server: cannot write to stdout: {error.strerror}")
+    write_stderr(f"debug-server: cannot write to stdout: {error.strerror}")
     return FAILURE
 
 
@@ -132,8 +135,8 @@ def _report_failure(run: ForegroundRun, reply: RunReply, printer: Printer) -> in
     if reply.exit is None:
         return FAILURE
     # Compare the first line only: the others are the output of a build tool, which the log has elsewhere.
-    sentence = not printer.has_said((reply.exit.message or "").partition("\n")[0])
-    say(summary(reply.exit, reply.log_path, run.session.id, with_sentence=sentence))
+    sentence = not printer.has_printed((reply.exit.message or "").partition("\n")[0])
+    write_stderr(summary(reply.exit, reply.log_path, run.session.id, with_sentence=sentence))
     return exit_status(reply.exit)
 
 
@@ -142,7 +145,7 @@ def _interrupt(_: int, __: FrameType | None) -> None:
 
 
 def run_command_line(
-    open_local: OpenLocal, command: CommandSpec, checkout: CheckoutOptions | None, *, quiet: bool
+    open_local: OpenLocal, command: CommandSpec, checkout: WorkspaceOptions | None, *, quiet: bool
 ) -> int:
     """Run; SIGTERM and a closed terminal act like Ctrl-C. An error is printed as one line; returns the exit status."""
     for number in (signal.SIGTERM, signal.SIGHUP):
@@ -151,13 +154,13 @@ def run_command_line(
         with open_local() as local:
             if checkout is None:
                 return run_here(local.foreground, command, quiet=quiet)
-            return run_checkout(local.foreground, command, checkout, quiet=quiet)
+            return run_in_workspace(local.foreground, command, checkout, quiet=quiet)
     except DebugServerError as error:
         return report(error)
 
 
 def report(error: DebugServerError) -> int:
     """Print an error as one line; returns the exit status: 2 if the command line is wrong, else 125."""
-    say(harmless(f"debug-server: {error}"))
+    write_stderr(without_controls(f"debug-server: {error}"))
     is_usage_error = isinstance(error, InvalidInputError) and not isinstance(error, _NOT_USAGE_ERRORS)
     return WRONG_USE if is_usage_error else FAILURE

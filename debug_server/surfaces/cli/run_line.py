@@ -13,7 +13,7 @@ from debug_server.model import EnvironmentPlan
 from debug_server.surfaces.cli.environment_options import Extras, Groups, Manifests, Python, wanted_environment
 from debug_server.surfaces.cli.invocation import invocation
 from debug_server.surfaces.cli.limit_options import NO_LIMITS, LimitOptions, Require, with_limits
-from debug_server.surfaces.cli.run import CheckoutOptions, command_spec, report, run_command_line
+from debug_server.surfaces.cli.run import WorkspaceOptions, command_spec, report, run_command_line
 from debug_server.surfaces.cli.variable_options import Secrets, Variables
 from debug_server.surfaces.cli.words import listed, patch_bytes
 
@@ -25,27 +25,27 @@ app = typer.Typer(add_completion=False)
 def run(
     context: typer.Context,
     argv: Annotated[list[str], typer.Argument(metavar="-- CMD [ARG]...", help="the program and its arguments")],
-    bounds: LimitOptions = NO_LIMITS,
+    limit_options: LimitOptions = NO_LIMITS,
     require: Require = None,
     env: Variables = None,
     secret: Secrets = None,
-    repo: Annotated[str | None, typer.Option(help="a git URL or path: run in a workspace of it")] = None,
+    repo: Annotated[str | None, typer.Option(help="run in a workspace of this repository: a git URL or path")] = None,
     commit: Annotated[str | None, typer.Option(help="branch, tag or commit of --repo; HEAD if not given")] = None,
     patch: Annotated[Path | None, typer.Option(help="a patch to apply to the workspace")] = None,
     manifest: Manifests = None,
     python: Python = None,
     extra: Extras = None,
     group: Groups = None,
-    artifact: Annotated[list[str] | None, typer.Option(help="files to keep afterwards, as a glob")] = None,
+    artifact: Annotated[list[str] | None, typer.Option(help="a glob of files to keep; may be repeated")] = None,
     tty: Annotated[bool, typer.Option("--tty", help="give the command a terminal")] = False,
-    config: Annotated[Path | None, typer.Option(help="a settings file; if not given, config/runner.toml")] = None,
-    quiet: Annotated[bool, typer.Option("--quiet", help="do not print how it ended")] = False,
+    config: Annotated[Path | None, typer.Option(help="a settings file; default: config/runner.toml")] = None,
+    quiet: Annotated[bool, typer.Option("--quiet", help="do not print how the command ended")] = False,
 ) -> None:
     """Run a command on this machine. Output and exit status are the command's."""
     try:
         command = command_spec(
             argv,
-            limits=bounds.limits(),
+            limits=limit_options.limits(),
             require=listed(require),
             variables=env or [],
             secrets=secret or [],
@@ -64,9 +64,9 @@ def _checkout(
     patch: Path | None,
     environment: EnvironmentPlan | None,
     artifacts: list[str],
-) -> CheckoutOptions | None:
+) -> WorkspaceOptions | None:
     if repo is not None:
-        return CheckoutOptions(
+        return WorkspaceOptions(
             repository=repo,
             commit=commit or "HEAD",
             patch=None if patch is None else patch_bytes(patch),

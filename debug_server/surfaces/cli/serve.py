@@ -16,8 +16,8 @@ app = typer.Typer(add_completion=False)
 def serve(
     context: typer.Context,
     host: Annotated[str, typer.Option(help="the address to listen on")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65535, help="of HTTP; 0 takes a free one")] = 8000,
-    grpc_port: Annotated[int, typer.Option(min=0, max=65535, help="of gRPC; 0 takes a free one")] = 50051,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="HTTP port; 0 chooses a free port")] = 8000,
+    grpc_port: Annotated[int, typer.Option(min=0, max=65535, help="gRPC port; 0 chooses a free port")] = 50051,
     grpc: Annotated[bool, typer.Option("--grpc/--no-grpc", help="serve gRPC, too")] = True,
     tls_cert: Annotated[Path | None, typer.Option(help="a certificate chain, as PEM")] = None,
     tls_key: Annotated[Path | None, typer.Option(help="its key, as PEM")] = None,
@@ -25,7 +25,7 @@ def serve(
     config: Annotated[Path | None, typer.Option(help="a settings file; default: config/runner.toml")] = None,
     log_level: Annotated[str, typer.Option(help="DEBUG, INFO, WARNING or ERROR")] = "INFO",
 ) -> None:
-    """Serve HTTP, WebSockets and gRPC until SIGTERM; commands carry on under their keepers afterwards."""
+    """Serve HTTP, WebSockets and gRPC until SIGTERM; running commands continue under their keepers."""
     status = invocation(context).programs.serve(
         host=host,
         port=port,

@@ -8,49 +8,49 @@ import typer
 
 from debug_server.client import calls
 from debug_server.errors import InvalidInputError
-from debug_server.surfaces.cli.connection import save_connection
+from debug_server.surfaces.cli.connection import save_server_settings
 from debug_server.surfaces.cli.invocation import Invocation, invocation
-from debug_server.surfaces.cli.output import tell
-from debug_server.surfaces.cli.remotes import address, name_for
+from debug_server.surfaces.cli.output import print_notice
+from debug_server.surfaces.cli.remotes import absolute_remote, name_for
 
-app = typer.Typer(no_args_is_help=True, add_completion=False, help="Set a server up for a repository.")
+app = typer.Typer(no_args_is_help=True, add_completion=False, help="Set up a server for a repository.")
 
 
 @app.callback()
 def group() -> None:
-    """Set a server up for a repository."""
+    """Set up a server for a repository."""
 
 
 @app.command()
 def init(
     context: typer.Context,
     remote: Annotated[str, typer.Argument(help="a git URL, or a path on the server's machine")],
-    name: Annotated[str | None, typer.Option(help="the name to use; default: from the remote")] = None,
-    default_branch: Annotated[str | None, typer.Option(help="default: the remote's own, or main")] = None,
+    name: Annotated[str | None, typer.Option(help="the repository's name; default: derived from the remote")] = None,
+    default_branch: Annotated[str | None, typer.Option(help="default: the remote's default branch, or main")] = None,
     manifest: Annotated[
-        list[str] | None, typer.Option(help="what environments are built from, any number of times")
+        list[str] | None, typer.Option(help="a manifest for sessions that name none; may be repeated")
     ] = None,
-    save_token: Annotated[bool, typer.Option("--save-token", help="remember the server and the token")] = False,
+    save_token: Annotated[bool, typer.Option("--save-token", help="save the server and the token")] = False,
 ) -> None:
-    """Register the repository that sessions are opened of."""
+    """Register a repository, so that sessions can be opened in it."""
     call = invocation(context)
     with call.backend() as backend:
         row = backend.send(
             calls.register_repository(
                 name or name_for(remote),
-                address(remote),
+                absolute_remote(remote),
                 default_branch=default_branch,
                 settings={"manifests": manifest} if manifest else None,
             )
         )
-    call.output().say(f"repository {row.name} is {row.remote_url}", row)
+    call.output().result(f"registered repository {row.name}: {row.remote_url}", row)
     if save_token:
         _remember(call)
 
 
 def _remember(call: Invocation) -> None:
-    connection = call.connection()
-    if connection.server is None or connection.token is None:
+    settings = call.server_settings()
+    if settings.server is None or settings.token is None:
         raise InvalidInputError("--save-token needs a server and its token: give --base-url and --token -")
-    changes = {"base_url": connection.server, "token": connection.token, "verify_tls": connection.verify_tls}
-    tell(f"saved in {save_connection(changes)}")
+    changes = {"base_url": settings.server, "token": settings.token, "verify_tls": settings.verify_tls}
+    print_notice(f"saved in {save_server_settings(changes)}")

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -14,16 +15,16 @@ from debug_server.client.session_logs import session_pieces
 from debug_server.messages import CommandReply, SessionReply
 from debug_server.surfaces.cli.backend import Backend
 from debug_server.surfaces.cli.environment_options import Extras, Groups, Manifests, Python
-from debug_server.surfaces.cli.following import follow_to_the_end
+from debug_server.surfaces.cli.following import run_and_follow
 from debug_server.surfaces.cli.invocation import invocation
 from debug_server.surfaces.cli.log_lines import LogFormat, log_for, show
-from debug_server.surfaces.cli.output import Column, Output, progress, tell
+from debug_server.surfaces.cli.output import Column, Output, print_notice, progress
 from debug_server.surfaces.cli.paging import DEFAULT_LIMIT, After, Limit, show_page
 from debug_server.surfaces.cli.remotes import chosen_repository, manifests_of
-from debug_server.surfaces.cli.words import duration, patch_text, values
+from debug_server.surfaces.cli.words import duration, json_pairs, patch_text
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, help="Workspaces in which commands run.")
-SessionArgument = Annotated[int, typer.Argument(metavar="SESSION", help="a session's number")]
+SessionArgument = Annotated[int, typer.Argument(metavar="SESSION", help="the session's id")]
 COLUMNS: list[Column] = [
     ("id", lambda row: row.id),
     ("status", lambda row: row.status),
@@ -38,18 +39,18 @@ COLUMNS: list[Column] = [
 def create(
     context: typer.Context,
     commit: Annotated[str, typer.Option(help="branch, tag or commit")],
-    repository: Annotated[str | None, typer.Option(help="its name; default: the only one there is")] = None,
+    repository: Annotated[str | None, typer.Option(help="the repository; default: the only one")] = None,
     patch: Annotated[Path | None, typer.Option(help="a patch to apply; - is stdin")] = None,
-    command: Annotated[list[str] | None, typer.Option(help="a command for runner.default_shell, repeatable")] = None,
-    metadata: Annotated[list[str] | None, typer.Option(help="KEY=VALUE, any number of times")] = None,
+    command: Annotated[list[str] | None, typer.Option(help="a shell command line to run; may be repeated")] = None,
+    metadata: Annotated[list[str] | None, typer.Option(help="KEY=VALUE; may be repeated")] = None,
     manifest: Manifests = None,
     python: Python = None,
     extra: Extras = None,
     group: Groups = None,
-    expires_in: Annotated[str | None, typer.Option(help="how long it may live, such as 2h")] = None,
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="wait, and print the output of the commands")] = False,
+    expires_in: Annotated[str | None, typer.Option(help="close the session after this time, such as 2h")] = None,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="print output until all commands have ended")] = False,
 ) -> None:
-    """Open a session, and run commands in it; with --follow the exit status is theirs."""
+    """Open a session and queue commands in it. With --follow, exit with the first status that is not 0."""
     call = invocation(context)
     with call.backend() as backend:
         known = chosen_repository(backend, repository)
@@ -58,7 +59,7 @@ def create(
             known.name,
             commit,
             patch=patch_text(patch),
-            metadata=values(metadata, flag="--metadata"),
+            metadata=json_pairs(metadata, flag="--metadata"),
             expires_in=duration(expires_in, flag="--expires-in"),
             manifests=manifest or manifests_of(known),
             python=python,
@@ -68,28 +69,29 @@ def create(
         )
         output = call.output()
         opened: list[SessionReply] = []
-        submitted = _open(backend, output, asked, opened)
-        status = follow_to_the_end(backend, output, submitted) if follow else _leave(backend, output, submitted)
+        start = partial(_open, backend, output, asked, opened)
+        status = run_and_follow(backend, output, start) if follow else _print_submitted(backend, output, start())
     for session in opened if follow else ():
-        tell(f"session {session.id} stays open: debug-server session close {session.id}")
+        print_notice(f"session {session.id} stays open: debug-server session close {session.id}")
     raise typer.Exit(status)
 
 
 def _open(
     backend: Backend, output: Output, asked: calls.Call[SessionReply], opened: list[SessionReply]
-) -> Iterator[CommandReply]:
+) -> list[CommandReply]:
     """Open a session with its commands, and list them: the server knows which shell runs them."""
     session = backend.send(asked)
     opened.append(session)
-    output.say(f"session {session.id} is open at {(session.commit_sha or '')[:12]}", session)
-    if asked.fields.get("commands"):
-        yield from backend.send(calls.list_commands(session.id, limit=len(asked.fields["commands"]))).items
+    output.result(f"session {session.id} is open at {(session.commit_sha or '')[:12]}", session)
+    if not asked.fields.get("commands"):
+        return []
+    return backend.send(calls.list_commands(session.id, limit=len(asked.fields["commands"]))).items
 
 
-def _leave(backend: Backend, output: Output, submitted: Iterable[CommandReply]) -> int:
-    for command in list(submitted):
-        left = backend.leave(command)
-        output.say(f"command {left.id} is {left.status}", left)
+def _print_submitted(backend: Backend, output: Output, submitted: Sequence[CommandReply]) -> int:
+    for command in submitted:
+        current = backend.ensure_started(command)
+        output.result(f"command {current.id} is {current.status}", current)
     return 0
 
 
@@ -99,7 +101,7 @@ def list_all(
     after: After = 0,
     limit: Limit = DEFAULT_LIMIT,
 ) -> None:
-    """The sessions that you may see."""
+    """List the sessions that you may see."""
     call = invocation(context)
     with call.backend() as backend:
         page = backend.send(calls.list_sessions(after=after, limit=limit))
@@ -108,7 +110,7 @@ def list_all(
 
 @app.command("show")
 def show_one(context: typer.Context, session: SessionArgument) -> None:
-    """One session."""
+    """Show a session."""
     call = invocation(context)
     with call.backend() as backend:
         call.output().record(backend.send(calls.get_session(session)))
@@ -118,13 +120,13 @@ def show_one(context: typer.Context, session: SessionArgument) -> None:
 def logs(
     context: typer.Context,
     session: SessionArgument,
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="wait for the end of all of its commands")] = False,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="wait until all commands have ended")] = False,
     format_: Annotated[
         LogFormat, typer.Option("--format", help="lines with time and stream, or JSON")
     ] = LogFormat.TEXT,
     raw: Annotated[bool, typer.Option("--raw", help="the bytes as they are")] = False,
 ) -> None:
-    """The output of its commands, one after the other."""
+    """Print the output of a session's commands, in order."""
     call = invocation(context)
     log = log_for(LogFormat.JSON if call.as_json else format_, raw=raw)
     with call.backend() as backend:
@@ -136,19 +138,19 @@ def logs(
 def debug(
     context: typer.Context,
     session: SessionArgument,
-    action: Annotated[str, typer.Option(help="what the debugger is to do")] = "open",
-    payload: Annotated[list[str] | None, typer.Option(help="KEY=VALUE, any number of times")] = None,
+    action: Annotated[str, typer.Option(help="the action for the debugger")] = "open",
+    payload: Annotated[list[str] | None, typer.Option(help="KEY=VALUE; may be repeated")] = None,
 ) -> None:
     """Send a request to the session's debugger."""
     call = invocation(context)
     with call.backend() as backend:
-        reply = backend.send(calls.debug_session(session, action=action, payload=values(payload, flag="--payload")))
-    call.output().say(reply.message, reply)
+        reply = backend.send(calls.debug_session(session, action=action, payload=json_pairs(payload, flag="--payload")))
+    call.output().result(reply.message, reply)
 
 
 @app.command()
 def diff(context: typer.Context, session: SessionArgument) -> None:
-    """What was changed, as a patch that applies to the session's commit."""
+    """Print the session's changes as a patch for its commit."""
     call = invocation(context)
     with call.backend() as backend:
         if call.as_json:
@@ -161,20 +163,20 @@ def diff(context: typer.Context, session: SessionArgument) -> None:
 
 @app.command()
 def reset(context: typer.Context, session: SessionArgument) -> None:
-    """Back to commit and patch."""
+    """Reset the workspace to the session's commit and patch."""
     call = invocation(context)
     with call.backend() as backend:
         row = backend.send(calls.reset_session(session))
-    call.output().say(f"session {row.id} is as it was opened", row)
+    call.output().result(f"session {row.id} was reset", row)
 
 
 @app.command()
 def fork(
     context: typer.Context,
     session: SessionArgument,
-    count: Annotated[int, typer.Option(help="how many")] = 1,
+    count: Annotated[int, typer.Option(help="number of copies")] = 1,
 ) -> None:
-    """New sessions from the current state."""
+    """Open copies of a session in its current state."""
     call = invocation(context)
     with call.backend() as backend:
         found = backend.send(calls.fork_session(session, count=count))
@@ -183,8 +185,8 @@ def fork(
 
 @app.command()
 def close(context: typer.Context, session: SessionArgument) -> None:
-    """Cancel what runs and give the workspace back."""
+    """Cancel a session's commands and release its workspace."""
     call = invocation(context)
     with call.backend() as backend:
         reply = backend.send(calls.close_session(session))
-    call.output().say(reply.message, reply)
+    call.output().result(reply.message, reply)

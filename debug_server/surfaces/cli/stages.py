@@ -16,34 +16,29 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 
-from debug_server.surfaces.cli.output import harmless
+from debug_server.surfaces.cli.output import without_controls
+from debug_server.surfaces.cli.standard_streams import write_stderr
 
-_BACK = "\r\x1b[K"  # to the beginning of the line, which is emptied
-
-
-def say(line: str, *, end: str = "\n") -> None:
-    """One line to stderr; where that is closed the exit status says it."""
-    with contextlib.suppress(OSError):
-        sys.stderr.write(f"{line}{end}")
-        sys.stderr.flush()
+_CLEAR_LINE = "\r\x1b[K"  # to the beginning of the line, which is emptied
 
 
 def stage(name: str, text: str) -> None:
-    """A stage that is done, or begins."""
-    say(f"[debug-server] {name}: {harmless(text)}")
+    """Print a stage."""
+    write_stderr(f"[debug-server] {name}: {without_controls(text)}")
 
 
 @contextlib.contextmanager
 def timed_stage(name: str, beginning: str) -> Iterator[Callable[[str], None]]:
-    """A stage that takes a while; give what it yields the words for its end. On a terminal it is seen to begin."""
+    """Print a stage and its duration; call the yielded function with its result. A terminal shows its start too."""
     live = sys.stderr.isatty()
-    beginning = harmless(beginning)
+    clear = _CLEAR_LINE if live else ""
+    beginning = without_controls(beginning)
     begun, words = time.monotonic(), [beginning]
     if live:
-        say(f"[debug-server] {name}: {beginning} …", end="")
+        write_stderr(f"[debug-server] {name}: {beginning} …", end="")
     try:
         yield words.append
     except BaseException:
-        say(f"{_BACK if live else ''}[debug-server] {name}: {beginning} failed after {time.monotonic() - begun:.3f} s")
+        write_stderr(f"{clear}[debug-server] {name}: {beginning} failed after {time.monotonic() - begun:.3f} s")
         raise
-    say(f"{_BACK if live else ''}[debug-server] {name}: {harmless(words[-1])} in {time.monotonic() - begun:.3f} s")
+    write_stderr(f"{clear}[debug-server] {name}: {without_controls(words[-1])} in {time.monotonic() - begun:.3f} s")

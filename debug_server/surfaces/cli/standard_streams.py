@@ -12,9 +12,9 @@ _STDOUT = "stdout"  # as the file name of an error
 
 
 def ensure_standard_streams() -> None:
-    """Open what the caller has closed, before a file or a pipe of ours takes its number.
+    """Reopen standard streams that the caller has closed, before another file gets their descriptors.
 
-    A closed stdin is empty, a closed stderr takes everything, a closed stdout refuses to be written.
+    A closed stdin then reads as empty, a closed stderr discards output, and writes to a closed stdout fail.
     """
     for descriptor, mode in ((0, os.O_RDONLY), (1, os.O_RDONLY), (2, os.O_WRONLY)):
         try:
@@ -36,7 +36,7 @@ def _writer(descriptor: int) -> io.TextIOWrapper:
 
 
 def write_stdout(text: str) -> None:
-    """At once: somebody may be waiting for it. An OSError names stdout."""
+    """Write text to stdout and flush; an OSError has ``stdout`` as its file name."""
     encoding = sys.stdout.encoding or "utf-8"
     try:
         sys.stdout.write(text.encode(encoding, "replace").decode(encoding))
@@ -47,20 +47,20 @@ def write_stdout(text: str) -> None:
 
 def report_os_error(error: OSError) -> int:
     """One line on stderr for an error of the system that nothing else has explained; returns the exit status."""
-    what = "cannot write to stdout: " if _drops_output() or error.filename == _STDOUT else ""
+    what = "cannot write to stdout: " if _discard_unwritable_output() or error.filename == _STDOUT else ""
     if not what and error.filename is not None:
         what = f"{os.fsdecode(error.filename)}: "
     reason = error.strerror or str(error)
-    if not what and isinstance(error, FileNotFoundError):  # of getcwd, which has no name to tell
+    if not what and isinstance(error, FileNotFoundError):  # raised by getcwd, without a file name
         reason = "the current folder no longer exists: change to another one"
-    tell_plainly(f"debug-server: {what}{reason}")
+    write_stderr(f"debug-server: {what}{reason}")
     return _FAILED
 
 
-def _drops_output() -> bool:
-    """Whether stdout still holds what cannot be written; it goes nowhere.
+def _discard_unwritable_output() -> bool:
+    """Whether stdout has buffered output that cannot be written; that output is discarded.
 
-    Python would try again at its exit, say so in its own words and change the exit status.
+    Otherwise Python would retry at exit, print its own message and change the exit status.
     """
     try:
         sys.stdout.flush()
@@ -72,8 +72,8 @@ def _drops_output() -> bool:
     return False
 
 
-def tell_plainly(line: str) -> None:
-    """A line on stderr; where that cannot be written, the exit status alone says it."""
+def write_stderr(line: str, *, end: str = "\n") -> None:
+    """Write a line to stderr; if that fails, only the exit status reports the error."""
     with contextlib.suppress(OSError):
-        sys.stderr.write(f"{line}\n")
+        sys.stderr.write(f"{line}{end}")
         sys.stderr.flush()

@@ -1,4 +1,4 @@
-"""``debug-server status``: who answers, whether all is well there, and who we are to it."""
+"""``debug-server status``: shows the server's health and the caller's identity."""
 
 from __future__ import annotations
 
@@ -33,18 +33,18 @@ LEASES: list[Column] = [
 @app.command()
 def status(
     context: typer.Context,
-    leases: Annotated[bool, typer.Option("--leases", help="each workspace and who holds it")] = False,
-    workers: Annotated[bool, typer.Option("--workers", help="each supervised process")] = False,
+    leases: Annotated[bool, typer.Option("--leases", help="list the workspaces and their holders")] = False,
+    workers: Annotated[bool, typer.Option("--workers", help="list the supervised workers")] = False,
 ) -> None:
-    """Whether the server is healthy, and who you are there; the exit status is 1 when it is not healthy."""
+    """Show the server's health and your identity; exit with 1 if the server is not healthy."""
     call = invocation(context)
     with call.backend() as backend:
         found = Status(
             server=backend.place,
             health=backend.send(calls.health()),
-            you=_allowed(backend, calls.who_am_i()),
+            you=_or_none_if_forbidden(backend, calls.who_am_i()),
             leases=_leases(backend),
-            workers=_allowed(backend, calls.list_workers(limit=_PAGE)),
+            workers=_or_none_if_forbidden(backend, calls.list_workers(limit=_PAGE)),
         )
     output = call.output()
     if call.as_json:
@@ -56,7 +56,7 @@ def status(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Status:
-    """What was found; None where we may not look."""
+    """The results; None where the caller has no access."""
 
     server: str
     health: Health
@@ -65,7 +65,7 @@ class Status:
     workers: WorkerList | None
 
 
-def _allowed(backend: Backend, call: Call[T]) -> T | None:
+def _or_none_if_forbidden(backend: Backend, call: Call[T]) -> T | None:
     try:
         return backend.send(call)
     except AccessError:

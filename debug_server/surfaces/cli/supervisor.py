@@ -1,27 +1,27 @@
-"""What ``python -m debug_server.runner.supervisor`` does: works off one session's commands, or shows a plan."""
+"""``python -m debug_server.runner.supervisor``: runs one session's commands, or prints a plan."""
 
 from __future__ import annotations
 
 import shlex
 import sys
 
-from debug_server.service.dry_runs import PlannedRun
+from debug_server.service.dry_runs import DryRun
 from debug_server.service.foreground import ForegroundRuns, RunReply
 from debug_server.surfaces.cli.outcome import FAILURE, exit_status, summary
-from debug_server.surfaces.cli.output import tell
+from debug_server.surfaces.cli.output import print_notice
 from debug_server.surfaces.cli.passthrough import Printer
 
 
-def work_off(foreground: ForegroundRuns, session_id: str, *, add: str | None) -> int:
-    """Carry on what still runs, then run the waiting commands in order; returns the first status that is not 0."""
-    statuses = [_tell(reply) for reply in foreground.work_off(session_id, add=add, observers=[Printer()])]
+def run_session_commands(foreground: ForegroundRuns, session_id: str, *, add: str | None) -> int:
+    """Follow running commands, then run the waiting ones in order; returns the first status that is not 0."""
+    statuses = [_report(reply) for reply in foreground.run_session_commands(session_id, add=add, observers=[Printer()])]
     return next((status for status in statuses if status), 0)
 
 
-def _tell(reply: RunReply) -> int:
+def _report(reply: RunReply) -> int:
     """On stderr: stdout holds what the commands wrote and nothing else."""
     if reply.exit is None or reply.error is not None:
-        tell(reply.error or f"the end of command {reply.command_id} is not known")
+        print_notice(reply.error or f"the end of command {reply.command_id} is not known")
         return FAILURE if reply.exit is None else exit_status(reply.exit)
     sys.stdout.flush()
     sys.stderr.write(f"{summary(reply.exit, reply.log_path)}\n")
@@ -29,8 +29,8 @@ def _tell(reply: RunReply) -> int:
     return exit_status(reply.exit)
 
 
-def print_plan(planned: PlannedRun) -> int:
-    """One line for each thing that is known."""
+def print_plan(planned: DryRun) -> int:
+    """Print the plan, one line for each item."""
     lines = [
         f"argv         {shlex.join(planned.argv)}",
         f"cwd          {planned.cwd}",
@@ -38,7 +38,7 @@ def print_plan(planned: PlannedRun) -> int:
     ]
     lines += [f"process tree {planned.mechanism} ({', '.join(planned.controllers) or 'no controllers'})"]
     lines += [f"limit        {name} = {item['asked']} by {item['by']}" for name, item in planned.limits.items()]
-    lines += [] if planned.limits else ["limits       none asked"]
+    lines += [] if planned.limits else ["limits       none requested"]
     lines += [f"env          {name}={value}" for name, value in sorted(planned.env.items())]
     sys.stdout.write("\n".join(lines) + "\n")
     return 0

@@ -1,4 +1,4 @@
-"""``debug-server tasks``: host tasks, served alone or asked of a server."""
+"""``debug-server tasks``: serves host tasks, or sends requests about them to a server."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ import typer
 
 from debug_server.errors import InvalidInputError, UnavailableError
 from debug_server.surfaces.cli.invocation import Invocation, invocation
-from debug_server.surfaces.cli.output import Column, tell
+from debug_server.surfaces.cli.output import Column, print_notice
 
 app = typer.Typer(
-    no_args_is_help=True, add_completion=False, help="Host tasks: serve, submit, list, get, cancel, logs."
+    no_args_is_help=True, add_completion=False, help="Host tasks: serve, submit, list, get, wait, cancel, logs."
 )
 PORT = 48070
 DEFAULT_URL = f"http://127.0.0.1:{PORT}"
-TaskArgument = Annotated[str, typer.Argument(metavar="TASK", help="a task's id")]
+TaskArgument = Annotated[str, typer.Argument(metavar="TASK", help="the task's id")]
 COLUMNS: list[Column] = [
     ("task", lambda row: row["task_id"]),
     ("status", lambda row: row["status"]),
@@ -32,7 +32,7 @@ COLUMNS: list[Column] = [
     ("message", lambda row: row["message"]),
 ]
 _OPEN = ("queued", "running")
-_WAIT_SECONDS = 60  # for one answer; a task's places are made tidy after its last byte
+_WAIT_SECONDS = 60  # for one request; after its last output, a task's directories are still being removed
 _STATUSES = {"success": 0, "canceled": 130}
 
 
@@ -40,14 +40,14 @@ _STATUSES = {"success": 0, "canceled": 130}
 def serve(
     context: typer.Context,
     host: Annotated[str, typer.Option(help="the address to listen on")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65535, help="0 takes a free one")] = PORT,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="0 chooses a free port")] = PORT,
     tls_cert: Annotated[Path | None, typer.Option(help="a certificate chain, as PEM")] = None,
     tls_key: Annotated[Path | None, typer.Option(help="its key, as PEM")] = None,
     grace: Annotated[float, typer.Option(help="seconds from SIGTERM to the exit")] = 10.0,
     config: Annotated[Path | None, typer.Option(help="a settings file; default: config/runner.toml")] = None,
     log_level: Annotated[str, typer.Option(help="DEBUG, INFO, WARNING or ERROR")] = "INFO",
 ) -> None:
-    """Serve host tasks alone until SIGTERM; what runs carries on under its keepers. HOST_RUNNER_* choose how."""
+    """Serve only host tasks until SIGTERM; running tasks continue. The HOST_RUNNER_* variables configure it."""
     status = invocation(context).programs.serve(
         host=host,
         port=port,
@@ -66,18 +66,16 @@ def serve(
 def submit(
     context: typer.Context,
     task: TaskArgument,
-    prompt: Annotated[str, typer.Argument(help="what is to be done; - is stdin")],
-    run: Annotated[str, typer.Option(help="the run that it belongs to")] = "cli",
-    timeout: Annotated[float, typer.Option(help="seconds that it may run")] = 600.0,
-    mode: Annotated[str, typer.Option(help="where it runs")] = "no-workspace",
+    prompt: Annotated[str, typer.Argument(help="the prompt; - reads it from stdin")],
+    run: Annotated[str, typer.Option(help="the id of the run that the task belongs to")] = "cli",
+    timeout: Annotated[float, typer.Option(help="time limit in seconds")] = 600.0,
+    mode: Annotated[str, typer.Option(help="the execution mode, such as no-workspace")] = "no-workspace",
     project: Annotated[Path | None, typer.Option(help="the project's root, for the workspace modes")] = None,
-    lock: Annotated[list[Path] | None, typer.Option(help="a path that it has for itself, any number")] = None,
-    worktree: Annotated[Path | None, typer.Option(help="where its worktree goes")] = None,
+    lock: Annotated[list[Path] | None, typer.Option(help="a path to lock for this task; may be repeated")] = None,
+    worktree: Annotated[Path | None, typer.Option(help="the path of the task's worktree")] = None,
     branch: Annotated[str | None, typer.Option(help="the worktree's branch")] = None,
-    key: Annotated[str | None, typer.Option(help="an idempotency key: a repetition is the same task")] = None,
-    follow: Annotated[
-        bool, typer.Option("--follow", "-f", help="wait; print its output, exit with its status")
-    ] = False,
+    key: Annotated[str | None, typer.Option(help="an idempotency key: a repeated request gets the same task")] = None,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="print its output, and exit with its status")] = False,
 ) -> None:
     """Queue a task; with --follow the exit status is the task's."""
     call = invocation(context)
@@ -95,33 +93,33 @@ def submit(
     with _client(call) as client:
         made = client.send("POST", "/tasks/submit", json=body, headers=headers)
         if not follow:
-            call.output().say(f"task {made['task_id']} is {made['status']}", made)
+            call.output().result(f"task {made['task_id']} is {made['status']}", made)
             return
         found = client.follow(task)
-        tell(f"task {task}: {found['message']}")
+        print_notice(f"task {task}: {found['message']}")
     raise typer.Exit(_STATUSES.get(found["status"], found["exit_code"] or 1))
 
 
 @app.command("list")
 def list_all(
     context: typer.Context,
-    status: Annotated[str | None, typer.Option(help="only those that are queued, running, success and so on")] = None,
-    after: Annotated[int, typer.Option(help="the cursor that the page before gave")] = 0,
-    limit: Annotated[int, typer.Option(help="how many at most")] = 100,
+    status: Annotated[str | None, typer.Option(help="only tasks with this status, such as queued or success")] = None,
+    after: Annotated[int, typer.Option(help="continue after this value, which the previous page printed")] = 0,
+    limit: Annotated[int, typer.Option(help="maximum number of tasks")] = 100,
 ) -> None:
-    """The tasks that you may see, oldest first."""
+    """List the tasks that you may see, oldest first."""
     call = invocation(context)
     params = {"after": after, "limit": limit, **({"status": status} if status is not None else {})}
     with _client(call) as client:
         page = client.send("GET", "/tasks", params=params)
     call.output().table(page["items"], COLUMNS)
     if page["next_after"] is not None:
-        tell(f"there are more: --after {page['next_after']}")
+        print_notice(f"there are more: --after {page['next_after']}")
 
 
 @app.command()
 def get(context: typer.Context, task: TaskArgument) -> None:
-    """One task."""
+    """Show a task."""
     call = invocation(context)
     with _client(call) as client:
         call.output().record(client.send("GET", _path(task)))
@@ -131,9 +129,9 @@ def get(context: typer.Context, task: TaskArgument) -> None:
 def wait(
     context: typer.Context,
     task: TaskArgument,
-    timeout: Annotated[float, typer.Option(help="seconds to wait at most")] = 600.0,
+    timeout: Annotated[float, typer.Option(help="maximum seconds to wait")] = 600.0,
 ) -> None:
-    """The task once it is over, or as it is at the deadline."""
+    """Wait until a task ends, at most for the timeout, and show it."""
     call = invocation(context)
     with _client(call) as client:
         call.output().record(client.send("GET", _path(task, "/wait"), params={"timeout": timeout}))
@@ -141,20 +139,20 @@ def wait(
 
 @app.command()
 def cancel(context: typer.Context, task: TaskArgument) -> None:
-    """End a task; answers when nothing of it is left."""
+    """Cancel a task; returns when its processes and directories are gone."""
     call = invocation(context)
     with _client(call) as client:
         found = client.send("POST", _path(task, "/cancel"))
-    call.output().say(f"task {task} is {found['status']}: {found['message']}", found)
+    call.output().result(f"task {task} is {found['status']}: {found['message']}", found)
 
 
 @app.command()
 def logs(
     context: typer.Context,
     task: TaskArgument,
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="wait for its end")] = False,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="print new output until the task ends")] = False,
 ) -> None:
-    """Its output, byte for byte; with --json a line of JSON for each chunk."""
+    """Print a task's output unchanged; with --json, one line of JSON for each chunk."""
     call = invocation(context)
     with _client(call) as client:
         if follow:
@@ -174,59 +172,59 @@ class _Client:
         self._http = http
 
     def send(self, method: str, path: str, **more: Any) -> dict[str, Any]:
-        """One request; a refusal is raised as what it is."""
-        from debug_server.client.failures import refusal
+        """Send a request; an error response is raised as its error class."""
+        from debug_server.client.failures import error_from_response
 
         response = self._http.request(method, path, **more)
         if response.is_error:
-            raise refusal(response)
+            raise error_from_response(response)
         found: dict[str, Any] = response.json()
         return found
 
     def follow(self, task: str, *, lines: bool = False) -> dict[str, Any]:
-        """All of its output, as it comes, then the task; a server that goes away is waited for."""
+        """Print a task's output as it arrives; returns the ended task. Reconnects if the server restarts."""
         import httpx
 
         from debug_server.client.exchange import delay_before
-        from debug_server.client.following import PATIENCE_SECONDS
+        from debug_server.client.following import RECONNECT_SECONDS
 
         answered, failures, offset = time.monotonic(), 0, 0
         while True:
             try:
                 before = offset
-                for end in self._copied(task, offset, follow=True, lines=lines):
+                for end in self._copy_log(task, offset, follow=True, lines=lines):
                     offset, answered, failures = end, time.monotonic(), 0
                 found = self.send("GET", _path(task, "/wait"), params={"timeout": _WAIT_SECONDS})
                 answered, failures = time.monotonic(), 0
-                # A server that leaves ends the stream in good order: the rest is asked of the next one.
+                # A server that shuts down ends the stream normally: the rest is read from the next server.
                 if found["status"] not in _OPEN and (offset >= found["log_bytes"] or offset == before):
                     return found
             except (httpx.TransportError, UnavailableError) as error:
-                if time.monotonic() - answered > PATIENCE_SECONDS:
+                if time.monotonic() - answered > RECONNECT_SECONDS:
                     raise UnavailableError(
-                        f"no answer from {self._http.base_url} for {PATIENCE_SECONDS:g} s ({error}); task {task} "
-                        f"carries on: when a server is back, `debug-server tasks wait {task}` or `tasks logs {task} -f`"
+                        f"no answer from {self._http.base_url} for {RECONNECT_SECONDS:g} s ({error}); task {task} "
+                        f"continues; later run `debug-server tasks wait {task}` or `debug-server tasks logs -f {task}`"
                     ) from error
                 if failures == 0:
-                    tell(f"the server went away; task {task} carries on, and so do we when it is back")
+                    print_notice(f"the connection to the server was lost; task {task} continues; reconnecting")
                 failures += 1
                 time.sleep(delay_before(failures - 1))
 
     def copy_log(self, task: str, *, lines: bool) -> None:
-        """What is there, to stdout."""
-        for _ in self._copied(task, 0, follow=False, lines=lines):
+        """Copy the current log to stdout."""
+        for _ in self._copy_log(task, 0, follow=False, lines=lines):
             pass
 
-    def _copied(self, task: str, offset: int, *, follow: bool, lines: bool) -> Iterator[int]:
-        """Copy from an offset on, in bytes or in lines of JSON; yields how far it has come."""
-        from debug_server.client.failures import refusal
+    def _copy_log(self, task: str, offset: int, *, follow: bool, lines: bool) -> Iterator[int]:
+        """Copy the log to stdout from an offset, as bytes or lines of JSON; yields the offset that was reached."""
+        from debug_server.client.failures import error_from_response
         from debug_server.client.following import LineSplitter
 
         path, whole = _path(task, "/log.ndjson" if lines else "/log"), LineSplitter()
         with self._http.stream("GET", path, params={"follow": follow, "offset": offset}) as response:
             if response.is_error:
                 response.read()
-                raise refusal(response)
+                raise error_from_response(response)
             for data in response.iter_raw():
                 for piece in whole.feed(data) if lines else [data]:
                     sys.stdout.buffer.write(piece + b"\n" if lines else piece)
@@ -237,24 +235,24 @@ class _Client:
 
 @contextmanager
 def _client(call: Invocation) -> Iterator[_Client]:
-    sys.modules.setdefault("httpx._main", None)  # type: ignore[arg-type]  # a command line that nobody asked for
+    sys.modules.setdefault("httpx._main", None)  # type: ignore[arg-type]  # do not import httpx's command line
     import httpx
 
-    from debug_server.client.trust import HttpTrust
+    from debug_server.sockets.trust import HttpTrust
 
-    found = call.connection()
+    found = call.server_settings()
     url = found.server or DEFAULT_URL
-    trust = HttpTrust(found.trusted, lost=httpx.ConnectError)
-    hooks = [trust.hook] if found.needs_proof(url) else []
+    trust = HttpTrust(found.trusted, connection_error=httpx.ConnectError)
+    hooks = [trust.hook] if found.must_check_user(url) else []
     headers = {"Authorization": f"Bearer {found.token}"} if found.token else {}
-    timeout = httpx.Timeout(30.0, read=None)  # cancel and logs answer when there is something to say
+    timeout = httpx.Timeout(30.0, read=None)  # no read timeout: cancel and logs may answer late
     try:
         with httpx.Client(
             base_url=url, headers=headers, verify=found.verify_tls, timeout=timeout, event_hooks={"request": hooks}
         ) as http:
             yield _Client(http)
     except httpx.InvalidURL as error:
-        raise InvalidInputError(f"the server's address {url!r} is no URL: {error}") from error
+        raise InvalidInputError(f"the server's address {url!r} is not a URL: {error}") from error
     except httpx.TransportError as error:
         raise UnavailableError(
             f"no server answers at {url}: {error}; start one with `debug-server tasks serve`"

@@ -1,4 +1,4 @@
-"""``debug-server token``: who may do what."""
+"""``debug-server token``: creates, lists and revokes access tokens."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from debug_server.client import calls
 from debug_server.surfaces.cli.invocation import invocation
 from debug_server.surfaces.cli.output import Column
 from debug_server.surfaces.cli.paging import DEFAULT_LIMIT, After, Limit, show_page
-from debug_server.surfaces.cli.words import duration, listed, values
+from debug_server.surfaces.cli.words import duration, json_pairs, listed
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, help="Access tokens.")
 COLUMNS: list[Column] = [
@@ -27,17 +27,17 @@ COLUMNS: list[Column] = [
 @app.command()
 def create(
     context: typer.Context,
-    name: Annotated[str, typer.Argument(help="shown in the audit log")],
+    name: Annotated[str, typer.Argument(help="the token's name in the audit log")],
     scope: Annotated[
         list[str] | None,
-        typer.Option(help="admin, sessions:read, sessions:write, commands:write, artifacts:read; any number of times"),
+        typer.Option(help="admin, sessions:read, sessions:write, commands:write, artifacts:read; may be repeated"),
     ] = None,
     expires_in: Annotated[str | None, typer.Option(help="how long it is valid, such as 30d")] = None,
     quota: Annotated[
-        list[str] | None, typer.Option(help="sessions=N, commands=N or requests_per_second=N; any number of times")
+        list[str] | None, typer.Option(help="sessions=N, commands=N or requests_per_second=N; may be repeated")
     ] = None,
 ) -> None:
-    """Make a token; its secret is shown this once."""
+    """Create a token; its secret is shown only once."""
     call = invocation(context)
     with call.backend() as backend:
         row = backend.send(
@@ -45,15 +45,15 @@ def create(
                 name,
                 scopes=listed(scope),
                 expires_in=duration(expires_in, flag="--expires-in"),
-                quotas=values(quota, flag="--quota"),
+                quotas=json_pairs(quota, flag="--quota"),
             )
         )
-    call.output().say(str(row.token), row)
+    call.output().result(str(row.token), row)
 
 
 @app.command("list")
 def list_all(context: typer.Context, after: After = 0, limit: Limit = DEFAULT_LIMIT) -> None:
-    """The tokens, without secrets."""
+    """List the tokens, without their secrets."""
     call = invocation(context)
     with call.backend() as backend:
         page = backend.send(calls.list_tokens(after=after, limit=limit))
@@ -62,10 +62,10 @@ def list_all(context: typer.Context, after: After = 0, limit: Limit = DEFAULT_LI
 
 @app.command()
 def revoke(
-    context: typer.Context, token: Annotated[int, typer.Argument(metavar="TOKEN", help="a token's number")]
+    context: typer.Context, token: Annotated[int, typer.Argument(metavar="TOKEN", help="the token's id")]
 ) -> None:
     """Revoke a token."""
     call = invocation(context)
     with call.backend() as backend:
         reply = backend.send(calls.revoke_token(token))
-    call.output().say(reply.message, reply)
+    call.output().result(reply.message, reply)

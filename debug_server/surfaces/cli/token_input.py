@@ -1,4 +1,4 @@
-"""A token that is given to the program, by ways that other users of the machine cannot see."""
+"""Reads a token in ways that other users of the machine cannot see."""
 
 from __future__ import annotations
 
@@ -11,25 +11,25 @@ import typer
 
 from debug_server.errors import InvalidInputError
 
-_MOST_BYTES = 4096
+_MAX_BYTES = 4096
 
 TokenOption = Annotated[
     str | None,
     typer.Option(
         metavar="-",
-        help="`-`: ask for the token, or read it from stdin; other users can see a token on the command line",
+        help="`-`: ask for the token or read it from stdin, because other users can see arguments",
     ),
 ]
 TokenFileOption = Annotated[Path | None, typer.Option(help="a file that holds the token")]
 
 
 def given_token(token: str | None, file: Path | None) -> str | None:
-    """The token that the two options mean; None when neither was given."""
+    """The token of either option; None if neither is given."""
     if token is not None and file is not None:
         raise InvalidInputError("--token and --token-file cannot be given together: leave one out")
     if file is not None:
         return _checked(_read(file), f"--token-file {file}")
-    return _checked(_asked() if token == "-" else token, "--token") if token is not None else None
+    return _checked(_prompt() if token == "-" else token, "--token") if token is not None else None
 
 
 def _checked(token: str, source: str) -> str:
@@ -45,13 +45,13 @@ def _read(file: Path) -> str:
         raise InvalidInputError(f"--token-file {str(file)!r} cannot be read: {error}") from error
 
 
-def _asked() -> str:
-    """From the terminal without an echo; else one line of stdin, the rest of which is left to the command."""
+def _prompt() -> str:
+    """Ask on the terminal without echo, or read one line of stdin; the rest of stdin is left for the command."""
     if sys.stdin.isatty():
         from getpass import getpass
 
         return getpass("Token: ")
     line = b""
-    while len(line) < _MOST_BYTES and (byte := os.read(0, 1)) not in (b"", b"\n"):
+    while len(line) < _MAX_BYTES and (byte := os.read(0, 1)) not in (b"", b"\n"):
         line += byte
     return line.decode("ascii", "replace")

@@ -1,6 +1,6 @@
 """The options that give a command variables: declared once, for every command line that runs one.
 
-A command does not see the caller's variables: they are sealed off, and each that it needs is named.
+A command does not inherit the caller's variables: each variable that it needs must be named.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from debug_server.errors import InvalidInputError
 
 Variables = Annotated[
     list[str] | None,
-    typer.Option("--env", metavar="NAME[=VALUE]", help="set a variable; without a value, pass on your own"),
+    typer.Option("--env", metavar="NAME[=VALUE]", help="set a variable; without =VALUE, pass on your own value"),
 ]
 Secrets = Annotated[
     list[str] | None,
@@ -24,7 +24,7 @@ Secrets = Annotated[
 
 
 def given_variables(variables: Sequence[str] | None, secrets: Sequence[str] | None) -> dict[str, str]:
-    """What the two options mean.
+    """The variables of both options, with their values.
 
     The values of secrets are never on a command line, which ``ps`` shows to everybody.
     """

@@ -1,4 +1,4 @@
-"""What people write on a command line, read once: pairs, durations and patches."""
+"""Parses values of a command line: pairs, durations, patches and comma-separated lists."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from debug_server.errors import InvalidInputError
 
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)([smhd]?)")
 _SECONDS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
-_MOST_PATCH = 16 << 20  # what the server takes
+_MAX_PATCH_BYTES = 16 << 20  # what the server takes
 
 
 def pairs(items: Sequence[str] | None, *, flag: str) -> dict[str, str]:
@@ -26,8 +26,8 @@ def pairs(items: Sequence[str] | None, *, flag: str) -> dict[str, str]:
     return found
 
 
-def values(items: Sequence[str] | None, *, flag: str) -> dict[str, Any]:
-    """``key=value`` each, where a value that is JSON means what it says."""
+def json_pairs(items: Sequence[str] | None, *, flag: str) -> dict[str, Any]:
+    """``key=value`` pairs; a value that is valid JSON is decoded."""
     return {name: _value(text) for name, text in pairs(items, flag=flag).items()}
 
 
@@ -44,7 +44,7 @@ def duration(text: str | None, *, flag: str) -> float | None:
         return None
     match = _DURATION.fullmatch(text.strip())
     if match is None:
-        raise InvalidInputError(f"{flag} {text!r} must be a number of seconds, or such as 15m, 2h, 7d")
+        raise InvalidInputError(f"{flag} {text!r} must be a number of seconds, or a duration such as 15m, 2h or 7d")
     return float(match[1]) * _SECONDS[match[2]]
 
 
@@ -52,11 +52,13 @@ def patch_bytes(path: Path) -> bytes:
     """A patch file, or a pipe; ``-`` is stdin."""
     try:
         with Path("/dev/stdin" if str(path) == "-" else path).open("rb") as file:
-            data = file.read(_MOST_PATCH + 1)
+            data = file.read(_MAX_PATCH_BYTES + 1)
     except OSError as error:
         raise InvalidInputError(f"patch {str(path)!r} cannot be read: {error.strerror}") from error
-    if len(data) > _MOST_PATCH:
-        raise InvalidInputError(f"patch {str(path)!r} has more than {_MOST_PATCH >> 20} MiB: commit the large files")
+    if len(data) > _MAX_PATCH_BYTES:
+        raise InvalidInputError(
+            f"patch {str(path)!r} has more than {_MAX_PATCH_BYTES >> 20} MiB: commit the large files"
+        )
     return data
 
 
@@ -71,5 +73,5 @@ def patch_text(path: Path | None) -> str | None:
 
 
 def listed(items: Sequence[str] | None) -> list[str]:
-    """Items that may be given one by one or with commas."""
+    """The items of a repeatable option, each of which may be a comma-separated list."""
     return [name for item in items or () for name in item.split(",") if name]

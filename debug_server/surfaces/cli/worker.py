@@ -24,38 +24,38 @@ COLUMNS: list[Column] = [
     ("last exit", lambda row: _last_exit(row["last_exit"])),
 ]
 Name = Annotated[str, typer.Argument(metavar="WORKER", help="its name in config/workers.toml")]
-Instance = Annotated[int | None, typer.Option(help="one of its instances, from 0; all of them without it")]
+Instance = Annotated[int | None, typer.Option(help="the number of one instance, from 0; default: all")]
 
 
 @app.command("list")
 def list_all(context: typer.Context, after: After = 0, limit: Limit = DEFAULT_LIMIT) -> None:
-    """The workers, and how each is."""
+    """List the workers and their states."""
     _show(context, calls.list_workers(after=after, limit=limit))
 
 
 @app.command()
 def restart(context: typer.Context, worker: Name, instance: Instance = None) -> None:
-    """Let it finish what it has, end it and start the next; one that is down starts now."""
+    """Drain a worker and replace its process; a stopped worker starts at once."""
     _show(context, calls.restart_worker(worker, instance=instance))
 
 
 @app.command()
 def reset(context: typer.Context, worker: Name, instance: Instance = None) -> None:
-    """Forget its failures; one that gave up starts again."""
+    """Clear a worker's failures; a worker that gave up starts again."""
     _show(context, calls.reset_worker(worker, instance=instance))
 
 
 @app.command()
 def stop(context: typer.Context, worker: Name, instance: Instance = None) -> None:
-    """Drain it and keep it down until it is restarted or reset."""
+    """Drain a worker and stop it until it is restarted or reset."""
     _show(context, calls.stop_worker(worker, instance=instance))
 
 
 def _show(context: typer.Context, call: Call[WorkerList]) -> None:
-    asked = invocation(context)
-    with asked.backend() as backend:
+    invoked = invocation(context)
+    with invoked.backend() as backend:
         found = backend.send(call)
-    show_page(asked.output(), found, COLUMNS)
+    show_page(invoked.output(), found, COLUMNS)
 
 
 def _last_exit(found: dict[str, object] | None) -> str:

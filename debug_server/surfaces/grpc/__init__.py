@@ -3,6 +3,6 @@
 Imported by ``app`` level only; imports ``service`` and nothing below it.
 """
 
-from debug_server.surfaces.grpc.server import ConnectionBounds, GrpcServer, Tls, build_server
+from debug_server.surfaces.grpc.server import ConnectionLimits, GrpcServer, Tls, build_server
 
-__all__ = ["ConnectionBounds", "GrpcServer", "Tls", "build_server"]
+__all__ = ["ConnectionLimits", "GrpcServer", "Tls", "build_server"]

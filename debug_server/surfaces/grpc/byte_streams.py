@@ -10,12 +10,12 @@ from typing import BinaryIO
 from grpc.aio import ServicerContext
 
 from debug_server.errors import InvalidInputError, NotFoundError
-from debug_server.messages import OPERATIONS, ArtifactId, SessionId
+from debug_server.messages import OPERATIONS, ArtifactRef, SessionRef
 from debug_server.service import Service
-from debug_server.surfaces.grpc.calls import admitted
+from debug_server.surfaces.grpc.calls import authenticated_call
 from debug_server.surfaces.grpc.decoding import parse, request_of
 from debug_server.surfaces.grpc.schema import rpc
-from debug_server.surfaces.grpc.strangers import Requests, first
+from debug_server.surfaces.grpc.unidentified import Requests, read_one
 from debug_server.surfaces.grpc.v1.debug_server_pb2 import (
     Chunk,
     FetchArtifactRequest,
@@ -33,13 +33,13 @@ def fetch_artifact(service: Service) -> Stream:
     path, scopes = rpc("FetchArtifact").path, OPERATIONS["get_artifact"].scopes
 
     async def fetch(requests: Requests, context: ServicerContext) -> None:
-        async with admitted(service, context, path, scopes) as caller:
-            asked = parse(FetchArtifactRequest, await first(requests))
+        async with authenticated_call(service, context, path, scopes) as caller:
+            asked = parse(FetchArtifactRequest, await read_one(requests))
             if asked.offset < 0:
                 raise InvalidInputError(f"offset {asked.offset} is negative: start at 0")
             wanted = GetArtifactRequest(session_id=asked.session_id, artifact_id=asked.artifact_id)
             await _send_file(
-                context, await service.artifacts.path(caller, request_of(ArtifactId, wanted)), asked.offset
+                context, await service.artifacts.path(caller, request_of(ArtifactRef, wanted)), asked.offset
             )
 
     return fetch
@@ -66,8 +66,8 @@ def fetch_diff(service: Service) -> Stream:
     path, scopes = rpc("FetchDiff").path, OPERATIONS["diff_session"].scopes
 
     async def fetch(requests: Requests, context: ServicerContext) -> None:
-        async with admitted(service, context, path, scopes) as caller:
-            asked = request_of(SessionId, parse(FetchDiffRequest, await first(requests)))
+        async with authenticated_call(service, context, path, scopes) as caller:
+            asked = request_of(SessionRef, parse(FetchDiffRequest, await read_one(requests)))
             patch = await service.sessions.diff_bytes(caller, asked)
             for offset in range(0, len(patch), CHUNK_BYTES):
                 await context.write(Chunk(offset=offset, data=patch[offset : offset + CHUNK_BYTES]))

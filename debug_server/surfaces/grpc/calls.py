@@ -13,16 +13,16 @@ from grpc.aio import ServicerContext
 from debug_server.errors import AccessError, DebugServerError
 from debug_server.service import LOCAL, Caller, Service, audit
 from debug_server.service.caller import ANONYMOUS, bearer_token
-from debug_server.service.known_peers import Address
-from debug_server.service.own_user import Peer, TcpPeer, without_token
+from debug_server.service.identified_peers import Address
+from debug_server.service.own_user import Peer, TcpPeer, missing_token_message
 from debug_server.service.request_origin import is_loopback, is_proxied
-from debug_server.surfaces.grpc.refusal import refuse, status_of
+from debug_server.surfaces.grpc.refusal import abort_call, status_of
 
 _LOG = logging.getLogger(__name__)
 
 
 @asynccontextmanager
-async def admitted(
+async def authenticated_call(
     service: Service, context: ServicerContext, path: str, scopes: Collection[str] | None, *, local: bool = False
 ) -> AsyncIterator[Caller]:
     """Authenticate the caller and check ``scopes``; an error in the block ends the call with its status.
@@ -36,12 +36,12 @@ async def admitted(
             caller = LOCAL if await is_own_user(service, context) else ANONYMOUS
         else:
             caller = record.caller = await _identify(service, context, local=local)
-            _note_known(service, context)
+            _mark_identified(service, context)
             caller.require(scopes)
         yield caller
     except DebugServerError as error:
         record.status = status_of(error).name
-        await refuse(context, error)
+        await abort_call(context, error)
     except asyncio.CancelledError:
         record.status = "CANCELLED"
         raise
@@ -51,7 +51,7 @@ async def admitted(
             raise asyncio.CancelledError from None
         record.status = "INTERNAL"
         _LOG.exception("grpc_call_failed", extra={"path": path})
-        await refuse(context, DebugServerError("internal error: see the server's log"))
+        await abort_call(context, DebugServerError("internal error: see the server's log"))
     finally:
         record.caller = record.caller or ANONYMOUS
         record.write()
@@ -63,22 +63,22 @@ def bearer(context: ServicerContext) -> str | None:
 
 
 async def is_own_user(service: Service, context: ServicerContext) -> bool:
-    """Whether the kernel says that the caller is the server's own user."""
-    if await _stranger(service, context):
+    """Whether the caller is the server's own user, according to the kernel; marks the connection as identified."""
+    if await _refusal_reason(service, context):
         return False
-    _note_known(service, context)
+    _mark_identified(service, context)
     return True
 
 
-async def is_known(service: Service, context: ServicerContext) -> bool:
-    """Whether anybody on this connection has shown who it is, perhaps with this call."""
-    if address_of(context) in service.known_peers or await is_own_user(service, context):
+async def is_identified(service: Service, context: ServicerContext) -> bool:
+    """Whether a caller on this connection has been identified, now or by an earlier call."""
+    if address_of(context) in service.identified_peers or await is_own_user(service, context):
         return True
     try:
         await service.authenticate(bearer(context))
     except DebugServerError:
         return False
-    _note_known(service, context)
+    _mark_identified(service, context)
     return True
 
 
@@ -89,25 +89,25 @@ def address_of(context: ServicerContext) -> Address | None:
     return (host.strip("[]"), int(port)) if kind in ("ipv4", "ipv6") else None
 
 
-def _note_known(service: Service, context: ServicerContext) -> None:
+def _mark_identified(service: Service, context: ServicerContext) -> None:
     if (address := address_of(context)) is not None:
-        service.known_peers.add(address)
+        service.identified_peers.add(address)
 
 
 async def _identify(service: Service, context: ServicerContext, *, local: bool) -> Caller:
     secret = bearer(context)
     if secret is not None or not local:
         return await service.authenticate(secret)
-    if reason := await _stranger(service, context):
-        raise AccessError(without_token(reason))
+    if reason := await _refusal_reason(service, context):
+        raise AccessError(missing_token_message(reason))
     return LOCAL
 
 
-async def _stranger(service: Service, context: ServicerContext) -> str | None:
+async def _refusal_reason(service: Service, context: ServicerContext) -> str | None:
     """Why the caller is not the server's own user; None when it is."""
     if is_proxied([name for name, _ in context.invocation_metadata() or ()]):
         return "the call came through a proxy"
-    reason = await service.own_user.refusal(_peer(service, context))
+    reason = await service.own_user.why_not_own_user(_peer(service, context))
     # If this connection has closed, the lookup may have found a later connection from the same port.
     return reason or ("the caller has disconnected" if context.done() else None)
 
@@ -117,7 +117,7 @@ def _peer(service: Service, context: ServicerContext) -> Peer | None:
     if address is None or service.grpc_address is None:
         return None
     ours, our_port = service.grpc_address
-    # The library does not say which of our addresses was called; it is certain only if we listen on a single one.
+    # The library does not report the local address of the call; it is known only if we listen on a single address.
     single = ours if is_loopback(ours) and ours != "localhost" else None
     return TcpPeer(host=address[0], port=address[1], server_host=single, server_port=our_port)
 

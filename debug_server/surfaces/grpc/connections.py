@@ -1,7 +1,7 @@
-"""Cuts connections to the gRPC port that never showed whose they are: after a while, or when they take too many places.
+"""Closes gRPC connections whose caller is not identified: after a timeout, or when there are too many.
 
-The library counts every connection alike and tells nothing about them. They are therefore found among the descriptors
-of this process, and cut by a shutdown of the socket, which the library sees as a peer that left.
+The gRPC library counts all connections alike and does not list them. So they are found among the descriptors of this
+process, and closed by a shutdown of their socket, which the library sees as a disconnected peer.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from debug_server.service.known_peers import Address, KnownPeers
+from debug_server.service.identified_peers import Address, IdentifiedPeers
 
 _LOG = logging.getLogger(__name__)
 _SWEEP_SECONDS, _CROWDED_SECONDS = 1.0, 0.1
@@ -26,7 +26,7 @@ _DESCRIPTORS = Path("/proc/self/fd")
 
 @dataclass(slots=True, kw_only=True)
 class _Connection:
-    address: Address | None  # None: a socket that is none of the port's connections
+    address: Address | None  # None: not a connection of this port
     descriptor: int
     since: float
     cut: bool = False
@@ -35,41 +35,45 @@ class _Connection:
 class Connections:
     """The accepted connections of one port of this process."""
 
-    def __init__(self, known: KnownPeers, *, port: int, strangers: int, seconds: float) -> None:
-        self._known = known
+    def __init__(
+        self, identified: IdentifiedPeers, *, port: int, max_unidentified: int, unidentified_seconds: float
+    ) -> None:
+        self._identified = identified
         self._port = port
-        self._strangers = strangers  # how many of them there may be
-        self._seconds = seconds  # how long each may stay
+        self._max_unidentified = max_unidentified  # maximum number of unidentified connections
+        self._seconds = unidentified_seconds  # maximum age of an unidentified connection
         self._found: dict[str, _Connection] = {}  # by the kernel's name of the socket
 
     async def watch(self) -> None:
-        """Sweep again and again; ends when it is cancelled."""
+        """Sweep repeatedly until cancelled."""
         while True:
             crowded = self.sweep()
             await asyncio.sleep(_CROWDED_SECONDS if crowded else _SWEEP_SECONDS)
 
     def sweep(self) -> bool:
-        """Cut what must go; returns whether strangers took all of their places."""
-        self._look()
+        """Close overdue and excess connections; returns whether there was an excess."""
+        self._update()
         connected = {item.address for item in self._found.values() if item.address is not None}
-        self._known.keep(connected)
+        self._identified.forget_closed(connected)
         now = time.monotonic()
-        strangers = [
+        unidentified = [
             (name, item)
             for name, item in self._found.items()
-            if item.address is not None and item.address not in self._known and not item.cut
+            if item.address is not None and item.address not in self._identified and not item.cut
         ]
-        strangers.sort(key=lambda pair: pair[1].since)
-        excess = max(0, len(strangers) - self._strangers)
-        late = sum(now - item.since > self._seconds for _, item in strangers)
-        for name, item in strangers[: max(excess, late)]:
+        unidentified.sort(key=lambda pair: pair[1].since)
+        excess = max(0, len(unidentified) - self._max_unidentified)
+        late = sum(now - item.since > self._seconds for _, item in unidentified)
+        for name, item in unidentified[: max(excess, late)]:
             self._cut(name, item)
         if excess:
-            _LOG.warning("grpc_strangers_cut", extra={"cut": excess, "most": self._strangers})
+            _LOG.warning(
+                "grpc_unidentified_connections_closed", extra={"closed": excess, "limit": self._max_unidentified}
+            )
         return bool(excess)
 
-    def _look(self) -> None:
-        """Note new sockets and forget those that are gone."""
+    def _update(self) -> None:
+        """Add new sockets and remove closed ones."""
         present = {}
         for entry in os.listdir(_DESCRIPTORS):  # noqa: PTH208  names, not paths
             with contextlib.suppress(OSError):
@@ -87,7 +91,7 @@ class Connections:
         with contextlib.suppress(OSError, ValueError), _duplicate(name, descriptor) as ours:
             if ours.family in (socket.AF_INET, socket.AF_INET6) and ours.getsockname()[1] == self._port:
                 host, port = ours.getpeername()[:2]
-                return _plain(host), port
+                return _without_ipv4_mapping(host), port
         return None
 
     def _cut(self, name: str, item: _Connection) -> None:
@@ -97,16 +101,16 @@ class Connections:
 
 
 def _duplicate(name: str, descriptor: int) -> socket.socket:
-    """The socket of that name on a descriptor of its own; OSError if the number is another file's by now."""
+    """Duplicate the socket with this name; OSError if the descriptor now belongs to another file."""
     copy = os.dup(descriptor)
     if os.readlink(f"/proc/self/fd/{copy}") != name:  # noqa: PTH115  the text as the kernel gives it
         os.close(copy)
-        raise OSError(errno.EBADF, "the number is another file's by now", name)
+        raise OSError(errno.EBADF, "the descriptor now belongs to another file", name)
     return socket.socket(fileno=copy)
 
 
-def _plain(host: str) -> str:
-    """As the library writes it: an IPv4 address in IPv6 is an IPv4 address."""
+def _without_ipv4_mapping(host: str) -> str:
+    """The address as the library writes it: an IPv4-mapped IPv6 address as IPv4."""
     address = ipaddress.ip_address(host.partition("%")[0])
     mapped = getattr(address, "ipv4_mapped", None)
     return str(mapped or address)

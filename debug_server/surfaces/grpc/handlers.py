@@ -12,30 +12,30 @@ from grpc.aio import ServicerContext
 from debug_server.messages import OPERATIONS, ServiceOperation
 from debug_server.service import Service
 from debug_server.surfaces.grpc.byte_streams import Stream, fetch_artifact, fetch_diff
-from debug_server.surfaces.grpc.calls import admitted, is_known, metadata
+from debug_server.surfaces.grpc.calls import authenticated_call, is_identified, metadata
 from debug_server.surfaces.grpc.decoding import parse, request_of
 from debug_server.surfaces.grpc.encoding import message_of
 from debug_server.surfaces.grpc.schema import Rpc, rpc, rpc_name
-from debug_server.surfaces.grpc.strangers import Requests, Strangers, first, whole
+from debug_server.surfaces.grpc.unidentified import Requests, UnidentifiedCallers, read_one, require_message
 
 Answer = Callable[[Requests, ServicerContext], Awaitable[Message]]
 
 
-def handlers(service: Service, strangers: Strangers) -> dict[str, grpc.RpcMethodHandler]:
+def handlers(service: Service, unidentified: UnidentifiedCallers) -> dict[str, grpc.RpcMethodHandler]:
     """Every rpc of the proto by name."""
     files = {"FetchArtifact": fetch_artifact(service), "FetchDiff": fetch_diff(service)}
-    return {rpc_name(item.name): _handler(service, strangers, item) for item in OPERATIONS.values()} | {
+    return {rpc_name(item.name): _handler(service, unidentified, item) for item in OPERATIONS.values()} | {
         name: _streaming(rpc(name), behaviour) for name, behaviour in files.items()
     }
 
 
-def _handler(service: Service, strangers: Strangers, operation: ServiceOperation) -> grpc.RpcMethodHandler:
+def _handler(service: Service, unidentified: UnidentifiedCallers, operation: ServiceOperation) -> grpc.RpcMethodHandler:
     called = rpc(rpc_name(operation.name))
     if operation.stream:
         return _streaming(called, _stream(service, operation, called))
     # Requests stay bytes until we decode them: the library answers an invalid one with a traceback.
     return grpc.stream_unary_rpc_method_handler(
-        _answer(service, strangers, operation, called), response_serializer=called.reply.SerializeToString
+        _answer(service, unidentified, operation, called), response_serializer=called.reply.SerializeToString
     )
 
 
@@ -43,13 +43,13 @@ def _streaming(called: Rpc, behaviour: Stream) -> grpc.RpcMethodHandler:
     return grpc.stream_stream_rpc_method_handler(behaviour, response_serializer=called.reply.SerializeToString)
 
 
-def _answer(service: Service, strangers: Strangers, operation: ServiceOperation, called: Rpc) -> Answer:
+def _answer(service: Service, unidentified: UnidentifiedCallers, operation: ServiceOperation, called: Rpc) -> Answer:
     async def answer(requests: Requests, context: ServicerContext) -> Message:
-        async with admitted(service, context, called.path, operation.scopes) as caller:
-            if operation.scopes is not None or await is_known(service, context):
-                data = await first(requests)
+        async with authenticated_call(service, context, called.path, operation.scopes) as caller:
+            if operation.scopes is not None or await is_identified(service, context):
+                data = await read_one(requests)
             else:
-                data = whole(await strangers.read(requests))
+                data = require_message(await unidentified.read(requests))
             request = request_of(operation.request, parse(called.request, data))
             key = None if operation.idempotent else metadata(context, "idempotency-key")
             return message_of(called.reply, await service.perform(caller, operation, request, key))
@@ -61,8 +61,8 @@ def _stream(service: Service, operation: ServiceOperation, called: Rpc) -> Strea
     verb = service.verb(operation)
 
     async def stream(requests: Requests, context: ServicerContext) -> None:
-        async with admitted(service, context, called.path, operation.scopes) as caller:
-            request = request_of(operation.request, parse(called.request, await first(requests)))
+        async with authenticated_call(service, context, called.path, operation.scopes) as caller:
+            request = request_of(operation.request, parse(called.request, await read_one(requests)))
             # aclosing: if the peer disconnects during a write, the generator must not wait for garbage collection.
             service.followers.check_room()
             async with service.followers.while_valid(caller, follows=True), aclosing(verb(caller, request)) as replies:

@@ -21,9 +21,9 @@ from debug_server.dispatch.repos_file import FIELDS, Repo
 from debug_server.dispatch.stream import StreamFilter
 from debug_server.errors import DebugServerError, InvalidInputError, NotFoundError
 from debug_server.kanban import kanban_pb2 as pb
-from debug_server.surfaces.grpc.calls import admitted
+from debug_server.surfaces.grpc.calls import authenticated_call
 from debug_server.surfaces.grpc.decoding import parse
-from debug_server.surfaces.grpc.strangers import Requests, first
+from debug_server.surfaces.grpc.unidentified import Requests, read_one
 
 READ, WRITE, ADMIN = ("sessions:read",), ("commands:write", "sessions:write"), ("admin",)
 M = TypeVar("M", bound=Message)
@@ -69,8 +69,8 @@ class KanbanServices:
         path = f"/kanban/{behaviour.__name__.strip('_')}"
 
         async def answer(requests: Requests, context: ServicerContext) -> Message:
-            async with admitted(self._service, context, path, scopes, local=True):
-                return await behaviour(parse(kind, await first(requests)))
+            async with authenticated_call(self._service, context, path, scopes, local=True):
+                return await behaviour(parse(kind, await read_one(requests)))
 
         return grpc.stream_unary_rpc_method_handler(
             answer, response_serializer=lambda message: message.SerializeToString()
@@ -94,8 +94,8 @@ class KanbanServices:
         return pb.StatusResponse(ok=True, message=sentence(outcomes))
 
     async def _stream(self, requests: Requests, context: ServicerContext) -> None:
-        async with admitted(self._service, context, "/kanban/stream", READ, local=True) as caller:
-            asked = parse(pb.StreamRequest, await first(requests))
+        async with authenticated_call(self._service, context, "/kanban/stream", READ, local=True) as caller:
+            asked = parse(pb.StreamRequest, await read_one(requests))
             stream_filter = StreamFilter(
                 repo_name=asked.repo_filter,
                 task_id=asked.task_filter,
@@ -147,15 +147,17 @@ class KanbanServices:
         return pb.StatusResponse(ok=True, message=done)
 
     async def _write(self, asked: pb.WriteRequest) -> pb.WriteResponse:
-        return await self._written(asked.repo_name, write_file, asked.relative_path, asked.content, merge=asked.merge)
+        return await self._write_to_repository(
+            asked.repo_name, write_file, asked.relative_path, asked.content, merge=asked.merge
+        )
 
     async def _merge(self, asked: pb.MergeRequest) -> pb.WriteResponse:
-        return await self._written(asked.repo_name, merge_lines, list(asked.lines))
+        return await self._write_to_repository(asked.repo_name, merge_lines, list(asked.lines))
 
     async def _set_env_key(self, asked: pb.SetEnvKeyRequest) -> pb.WriteResponse:
-        return await self._written(asked.repo_name, set_env_key, asked.key, asked.value)
+        return await self._write_to_repository(asked.repo_name, set_env_key, asked.key, asked.value)
 
-    async def _written(
+    async def _write_to_repository(
         self, repo: str, change: Callable[..., Any], *arguments: Any, **options: Any
     ) -> pb.WriteResponse:
         try:

@@ -26,7 +26,7 @@ def trailers(error: DebugServerError) -> tuple[tuple[str, str], ...]:
     return tuple(found)
 
 
-async def refuse(context: ServicerContext, error: DebugServerError) -> NoReturn:
+async def abort_call(context: ServicerContext, error: DebugServerError) -> NoReturn:
     """End the call with the status of ``error``."""
     await context.abort(status_of(error), _bounded(str(error)), trailers(error))
     raise error

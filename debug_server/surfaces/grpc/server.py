@@ -1,4 +1,4 @@
-"""The gRPC server: its address, its bounds, and the services on it."""
+"""The gRPC server: its address, its limits, and the services on it."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from debug_server.service import Service
 from debug_server.surfaces.grpc.connections import Connections
 from debug_server.surfaces.grpc.handlers import handlers
 from debug_server.surfaces.grpc.schema import SERVICE
-from debug_server.surfaces.grpc.serving import HEALTH, Reflection, Serving
-from debug_server.surfaces.grpc.strangers import Strangers
+from debug_server.surfaces.grpc.serving import HEALTH, HealthService, ReflectionService
+from debug_server.surfaces.grpc.unidentified import UnidentifiedCallers
 
 DEFAULT_PORT = 50051
 MAX_REQUEST_BYTES = 20 << 20  # a patch of 16 MiB and what comes with it
 
 _OPTIONS = (
     ("grpc.max_receive_message_length", MAX_REQUEST_BYTES),
-    ("grpc.so_reuseport", 0),  # else a second server takes half of the calls instead of an error
-    ("grpc.keepalive_time_ms", 30_000),  # finds peers that left without a word, and ends what they follow
+    ("grpc.so_reuseport", 0),  # otherwise a second server on the port would not fail, but take half of the calls
+    ("grpc.keepalive_time_ms", 30_000),  # detects dead peers and ends their streams
     ("grpc.keepalive_timeout_ms", 10_000),
     ("grpc.keepalive_permit_without_calls", 1),
     ("grpc.http2.min_ping_interval_without_data_ms", 10_000),
-    ("grpc.max_concurrent_streams", 1024),  # of one connection; what is followed is bounded for all of them together
+    ("grpc.max_concurrent_streams", 1024),  # per connection; followers are limited in total
 )
 
 
@@ -43,26 +43,28 @@ class Tls:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ConnectionBounds:
-    """How many connections there may be, and how long one may do nothing.
+class ConnectionLimits:
+    """The number of connections, and their timeouts.
 
-    Only strangers' have a greatest age: it would cut off whoever follows a long command.
+    Only connections of unidentified callers have a maximum age: it would interrupt callers that follow long commands.
     """
 
-    most: int = 1024
+    max_connections: int = 1024
     handshake_seconds: float = 20.0
     idle_seconds: float = 75.0
-    stranger_seconds: float = 75.0  # until a connection has shown a token, or that it is the server's own user's
+    unidentified_seconds: float = (
+        75.0  # within which the caller must be identified, by a token or as the server's own user
+    )
 
     @property
-    def strangers(self) -> int:
-        """How many of them strangers may have: half, so that the others always find a place."""
-        return self.most // 2
+    def max_unidentified(self) -> int:
+        """Unidentified callers may have half of the connections, so that identified callers can always connect."""
+        return self.max_connections // 2
 
     def options(self) -> tuple[tuple[str, int], ...]:
         """The same as the library's options."""
         return (
-            ("grpc.max_allowed_incoming_connections", self.most),
+            ("grpc.max_allowed_incoming_connections", self.max_connections),
             ("grpc.server_handshake_timeout_ms", round(self.handshake_seconds * 1000)),
             ("grpc.max_connection_idle_ms", round(self.idle_seconds * 1000)),
         )
@@ -71,7 +73,9 @@ class ConnectionBounds:
 class GrpcServer:
     """Every service on one port; made by ``build_server``."""
 
-    def __init__(self, server: aio.Server, serving: Serving, connections: Connections, *, host: str, port: int) -> None:
+    def __init__(
+        self, server: aio.Server, serving: HealthService, connections: Connections, *, host: str, port: int
+    ) -> None:
         self._server = server
         self._serving = serving
         self._connections = connections
@@ -80,13 +84,13 @@ class GrpcServer:
         self.port = port
 
     async def start(self) -> None:
-        """Answer from now on."""
+        """Start serving."""
         await self._server.start()
         self._watching = asyncio.create_task(self._connections.watch())
 
     async def stop(self, grace: float) -> None:
         """Take no new calls; those that still run after ``grace`` seconds are cancelled."""
-        await self._serving.leave()
+        await self._serving.begin_shutdown()
         await self._server.stop(grace)
         if self._watching is not None:
             self._watching.cancel()
@@ -98,36 +102,39 @@ def build_server(
     host: str = "127.0.0.1",
     port: int = DEFAULT_PORT,
     tls: Tls | None = None,
-    more: Mapping[str, Any] | None = None,
-    bounds: ConnectionBounds | None = None,
+    part_services: Mapping[str, Any] | None = None,
+    limits: ConnectionLimits | None = None,
 ) -> GrpcServer:
-    """A server that is bound (port 0: to a free one) but does not answer yet; call it where its loop runs.
+    """Create a server that is bound (port 0: to a free port) but not started; call this in the server's event loop.
 
-    ``more`` are generic handlers of further services by their full names.
+    ``part_services`` are generic handlers of further services by their full names.
     """
-    bounds = bounds or ConnectionBounds()
-    server = aio.server(options=(*_OPTIONS, *bounds.options()))
-    strangers = Strangers()
-    ours = grpc.method_handlers_generic_handler(SERVICE.full_name, handlers(service, strangers))
-    services = {SERVICE.full_name: ours, **(more or {})}
+    limits = limits or ConnectionLimits()
+    server = aio.server(options=(*_OPTIONS, *limits.options()))
+    unidentified = UnidentifiedCallers()
+    ours = grpc.method_handlers_generic_handler(SERVICE.full_name, handlers(service, unidentified))
+    services = {SERVICE.full_name: ours, **(part_services or {})}
     server.add_generic_rpc_handlers(tuple(services.values()))
-    serving = Serving(service, strangers)
+    serving = HealthService(service, unidentified)
     names = (*services, HEALTH, reflection.SERVICE_NAME)
-    reflecting = Reflection(service, strangers, names)
+    reflecting = ReflectionService(service, unidentified, names)
     standard = {HEALTH: serving.handlers(), reflection.SERVICE_NAME: reflecting.handlers()}
     for name, methods in standard.items():
         server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(name, methods),))
     bound = _bind(server, host, port, tls)
     service.grpc_address = (host, bound)
     connections = Connections(
-        service.known_peers, port=bound, strangers=bounds.strangers, seconds=bounds.stranger_seconds
+        service.identified_peers,
+        port=bound,
+        max_unidentified=limits.max_unidentified,
+        unidentified_seconds=limits.unidentified_seconds,
     )
     return GrpcServer(server, serving, connections, host=host, port=bound)
 
 
 def _bind(server: aio.Server, host: str, port: int, tls: Tls | None) -> int:
     address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-    try:  # the library would say it in its own words on stderr first
+    try:  # otherwise the library prints its own message to stderr first
         socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET).close()
     except (OSError, OverflowError) as error:
         reason = "a port is a number from 0 to 65535"

@@ -1,5 +1,6 @@
-"""The standard services that anybody may call: health, answered from what the service finds when it is asked, and
-reflection. Strangers hold their streams for a while only.
+"""The standard services, which need no token: health and reflection.
+
+Streams of unidentified callers are ended after a timeout.
 """
 
 from __future__ import annotations
@@ -20,26 +21,26 @@ from grpc_reflection.v1alpha import reflection
 from grpc_reflection.v1alpha.reflection_pb2 import ServerReflectionRequest, ServerReflectionResponse
 
 from debug_server.errors import DebugServerError, InvalidInputError, NotFoundError
-from debug_server.messages import Nothing
+from debug_server.messages import EmptyRequest
 from debug_server.service import Service
-from debug_server.surfaces.grpc.calls import is_known
+from debug_server.surfaces.grpc.calls import is_identified
 from debug_server.surfaces.grpc.decoding import parse
-from debug_server.surfaces.grpc.refusal import refuse
+from debug_server.surfaces.grpc.refusal import abort_call
 from debug_server.surfaces.grpc.schema import SERVICE
-from debug_server.surfaces.grpc.strangers import Requests, Strangers, whole
+from debug_server.surfaces.grpc.unidentified import Requests, UnidentifiedCallers, require_message
 
 HEALTH = DESCRIPTOR.services_by_name["Health"].full_name
 _NAMES = ("", SERVICE.full_name)
 _MAX_REQUEST_BYTES = 1024  # the name of a service, or of a file of its description
 
 
-class Serving:
-    """``grpc.health.v1.Health``: a check looks anew, and watchers learn what it found."""
+class HealthService:
+    """``grpc.health.v1.Health``: each check runs the service's checks and updates all watchers."""
 
-    def __init__(self, service: Service, strangers: Strangers) -> None:
+    def __init__(self, service: Service, unidentified: UnidentifiedCallers) -> None:
         self._service = service
-        self._strangers = strangers
-        self._told = aio.HealthServicer()
+        self._unidentified = unidentified
+        self._servicer = aio.HealthServicer()
 
     def handlers(self) -> dict[str, grpc.RpcMethodHandler]:
         """By name; requests stay bytes until their length is known to be small."""
@@ -53,52 +54,52 @@ class Serving:
     async def _check(self, requests: Requests, context: ServicerContext) -> HealthCheckResponse:
         """The state now."""
         async with _refusing(context):
-            await self._asked(requests, known=await is_known(self._service, context))
-            return HealthCheckResponse(status=await self._look())
+            await self._read_request(requests, known=await is_identified(self._service, context))
+            return HealthCheckResponse(status=await self._update_status())
 
     async def _list(self, requests: Requests, context: ServicerContext) -> HealthListResponse:
         """The state of everything here."""
         async with _refusing(context):
-            await self._asked(requests, known=await is_known(self._service, context))
-            status = HealthCheckResponse(status=await self._look())
+            await self._read_request(requests, known=await is_identified(self._service, context))
+            status = HealthCheckResponse(status=await self._update_status())
             return HealthListResponse(statuses=dict.fromkeys(_NAMES, status))
 
     async def _watch(self, requests: Requests, context: ServicerContext) -> None:
-        """The state now, and each change that somebody's check or our shutdown brings."""
+        """The current state, and each change that a later check finds or the shutdown causes."""
         async with _refusing(context):
-            known = await is_known(self._service, context)
-            request = await self._asked(requests, known=known)
-            await self._look()
+            known = await is_identified(self._service, context)
+            request = await self._read_request(requests, known=known)
+            await self._update_status()
             if known:
-                await self._told.Watch(request, context)
+                await self._servicer.Watch(request, context)
             else:
-                async with self._strangers.stream(context):
-                    await self._told.Watch(request, context)
+                async with self._unidentified.stream(context):
+                    await self._servicer.Watch(request, context)
 
-    async def _asked(self, requests: Requests, *, known: bool) -> HealthCheckRequest:
-        request = parse(HealthCheckRequest, await _small(self._strangers, requests, known=known))
+    async def _read_request(self, requests: Requests, *, known: bool) -> HealthCheckRequest:
+        request = parse(HealthCheckRequest, await _read_small(self._unidentified, requests, known=known))
         if request.service not in _NAMES:
-            raise NotFoundError(f"no such service here: ask for one of {', '.join(map(repr, _NAMES))}")
+            raise NotFoundError(f"unknown service: use one of {', '.join(map(repr, _NAMES))}")
         return request
 
-    async def leave(self) -> None:
-        """Tell everybody that this server is on its way out."""
-        await self._told.enter_graceful_shutdown()
+    async def begin_shutdown(self) -> None:
+        """Report NOT_SERVING to all watchers, because the server shuts down."""
+        await self._servicer.enter_graceful_shutdown()
 
-    async def _look(self) -> int:
-        healthy = not self._service.draining and (await self._service.health.check(None, Nothing())).ok
+    async def _update_status(self) -> int:
+        healthy = not self._service.draining and (await self._service.health.check(None, EmptyRequest())).ok
         status: int = HealthCheckResponse.SERVING if healthy else HealthCheckResponse.NOT_SERVING
         for name in _NAMES:
-            await self._told.set(name, status)
+            await self._servicer.set(name, status)
         return status
 
 
-class Reflection:
+class ReflectionService:
     """``grpc.reflection.v1alpha.ServerReflection``."""
 
-    def __init__(self, service: Service, strangers: Strangers, names: Sequence[str]) -> None:
+    def __init__(self, service: Service, unidentified: UnidentifiedCallers, names: Sequence[str]) -> None:
         self._service = service
-        self._strangers = strangers
+        self._unidentified = unidentified
         self._servicer = reflection.aio.ReflectionServicer(names)
 
     def handlers(self) -> dict[str, grpc.RpcMethodHandler]:
@@ -110,10 +111,10 @@ class Reflection:
 
     async def _reflect(self, requests: Requests, context: ServicerContext) -> None:
         async with _refusing(context):
-            if await is_known(self._service, context):
+            if await is_identified(self._service, context):
                 await self._answer(requests, context, known=True)
             else:
-                async with self._strangers.stream(context):
+                async with self._unidentified.stream(context):
                     await self._answer(requests, context, known=False)
 
     async def _answer(self, requests: Requests, context: ServicerContext, *, known: bool) -> None:
@@ -122,20 +123,20 @@ class Reflection:
             await context.write(reply)
 
     async def _parsed(self, requests: Requests, *, known: bool) -> AsyncIterator[ServerReflectionRequest]:
-        while (data := await _next(self._strangers, requests, known=known)) is not None:
+        while (data := await _next(self._unidentified, requests, known=known)) is not None:
             yield parse(ServerReflectionRequest, data)
 
 
-async def _next(strangers: Strangers, requests: Requests, *, known: bool) -> bytes | None:
-    data = await (anext(requests, None) if known else strangers.read(requests))
+async def _next(unidentified: UnidentifiedCallers, requests: Requests, *, known: bool) -> bytes | None:
+    data = await (anext(requests, None) if known else unidentified.read(requests))
     if data is not None and (size := len(data)) > _MAX_REQUEST_BYTES:
         del data  # the error's traceback would keep it until the next full collection
-        raise InvalidInputError(f"a request of {size} bytes: at most {_MAX_REQUEST_BYTES} are taken here")
+        raise InvalidInputError(f"the request has {size} bytes: the limit is {_MAX_REQUEST_BYTES}")
     return data
 
 
-async def _small(strangers: Strangers, requests: Requests, *, known: bool) -> bytes:
-    return whole(await _next(strangers, requests, known=known))
+async def _read_small(unidentified: UnidentifiedCallers, requests: Requests, *, known: bool) -> bytes:
+    return require_message(await _next(unidentified, requests, known=known))
 
 
 @asynccontextmanager
@@ -143,4 +144,4 @@ async def _refusing(context: ServicerContext) -> AsyncIterator[None]:
     try:
         yield
     except DebugServerError as error:
-        await refuse(context, error)
+        await abort_call(context, error)

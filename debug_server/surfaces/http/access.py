@@ -7,7 +7,7 @@ from starlette.requests import HTTPConnection
 from debug_server.errors import AccessError, StoreUnavailableError
 from debug_server.service import LOCAL, Caller, Service
 from debug_server.service.caller import bearer_token
-from debug_server.service.own_user import without_token
+from debug_server.service.own_user import missing_token_message
 from debug_server.surfaces.http.middleware import record_of
 
 
@@ -27,13 +27,13 @@ async def identify_or_local(service: Service, connection: HTTPConnection) -> Cal
     """The holder of a token, or the server's own user without one; AccessError for others."""
     if _secret(connection) is not None:
         return await identify(service, connection)
-    if reason := await service.own_user.http_refusal(connection.scope):
-        raise AccessError(without_token(reason))
+    if reason := await service.own_user.why_not_own_http_user(connection.scope):
+        raise AccessError(missing_token_message(reason))
     record_of(connection).caller = LOCAL
     return LOCAL
 
 
-async def is_known(service: Service, connection: HTTPConnection) -> bool:
+async def is_identified(service: Service, connection: HTTPConnection) -> bool:
     """Whether the caller has any token or is the server's own user."""
     try:
         await identify_or_local(service, connection)

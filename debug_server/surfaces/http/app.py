@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Collection, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
@@ -10,19 +11,26 @@ from typing import Any
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 from starlette.routing import Route, WebSocketRoute
 
 from debug_server.messages import OPERATIONS, ROUTES
 from debug_server.ports import Part
 from debug_server.service import Service
 from debug_server.surfaces.http import probes
-from debug_server.surfaces.http.endpoints import Endpoint, artifact_file, guarded, rendered, session_diff, started_run
+from debug_server.surfaces.http.endpoints import (
+    Endpoint,
+    artifact_file,
+    operation_endpoint,
+    session_diff,
+    start_run_endpoint,
+    with_error_responses,
+)
 from debug_server.surfaces.http.logs import LogEndpoints
 from debug_server.surfaces.http.middleware import RequestMiddleware
-from debug_server.surfaces.http.refusals import unrouted
+from debug_server.surfaces.http.refusals import routing_error_response
 from debug_server.surfaces.http.sockets import SocketEndpoints
-from debug_server.surfaces.http.streaming import OpenStreams
+from debug_server.surfaces.http.streaming import OpenStreams, SharedBytes
 
 TITLE = "debug-server"
 
@@ -42,11 +50,12 @@ class HttpApp(Starlette):
     def __init__(
         self, *, settings: HttpSettings, streams: OpenStreams, parts: Sequence[Part], lifespan: Lifespan | None
     ) -> None:
-        super().__init__(lifespan=lifespan, exception_handlers={HTTPException: unrouted})
+        super().__init__(lifespan=lifespan, exception_handlers={HTTPException: routing_error_response})
         self.streams = streams
         self.parts = parts
         self._settings = settings
         self._document: dict[str, Any] | None = None
+        self._encoded: bytes | None = None
 
     def openapi(self) -> dict[str, Any]:
         """The OpenAPI document, created on first use."""
@@ -55,6 +64,12 @@ class HttpApp(Starlette):
 
             self._document = document(TITLE, self._settings.version, self.routes, api=self._settings.api)
         return self._document
+
+    def encoded_document(self) -> bytes:
+        """The same as JSON; encoded once, because everybody may ask for it."""
+        if self._encoded is None:
+            self._encoded = json.dumps(self.openapi(), ensure_ascii=False, separators=(",", ":")).encode()
+        return self._encoded
 
 
 Lifespan = Callable[[HttpApp], AbstractAsyncContextManager[None]]
@@ -93,14 +108,14 @@ def _add_api(app: HttpApp, service: Service, heartbeat_seconds: float, probing: 
     streams = app.streams
     logs = LogEndpoints(service=service, streams=streams, heartbeat_seconds=heartbeat_seconds)
     specials: dict[str, Endpoint] = {
-        "start_run": started_run(service),
+        "start_run": start_run_endpoint(service),
         "diff_session": session_diff(service),
         "artifact_file": artifact_file(service),
         **logs.routes(),
     }
     for operation in OPERATIONS.values():
         if operation.name not in specials and operation.route.path not in probing:
-            _add(app, operation.route.method, operation.route.path, rendered(service, operation))
+            _add(app, operation.route.method, operation.route.path, operation_endpoint(service, operation))
     for name, endpoint in specials.items():
         _add(app, ROUTES[name].method, ROUTES[name].path, endpoint)
     for path, socket in SocketEndpoints(service=service, streams=streams).routes().items():
@@ -108,8 +123,8 @@ def _add_api(app: HttpApp, service: Service, heartbeat_seconds: float, probing: 
 
 
 def _add(app: HttpApp, method: str, path: str, endpoint: Endpoint) -> None:
-    app.router.routes.append(Route(path, guarded(endpoint), methods=[method]))
+    app.router.routes.append(Route(path, with_error_responses(endpoint), methods=[method]))
 
 
 async def _document(request: Request) -> Response:
-    return JSONResponse(request.app.openapi())
+    return SharedBytes(request.app.encoded_document(), media_type="application/json")

@@ -8,7 +8,7 @@ from typing import Any
 from pydantic import BaseModel
 from starlette.routing import Route
 
-from debug_server.surfaces.http.endpoints import Endpoint, guarded
+from debug_server.surfaces.http.endpoints import Endpoint, with_error_responses
 
 JSON, NDJSON, SSE, BYTES = ("application/json", "application/x-ndjson", "text/event-stream", "application/octet-stream")
 LAST_EVENT = {
@@ -24,7 +24,7 @@ LAST_EVENT = {
 class RouteDoc:
     """The documentation of one method of one path."""
 
-    sentence: str
+    summary: str
     note: str
     request: type[BaseModel]  # has the fields of the path; the others are the body of a POST, or the query
     query: type[BaseModel] | None = None  # fields of the query, where they are not the request's
@@ -44,6 +44,6 @@ class DocumentedRoute(Route):
     """A route of a part, with its documentation."""
 
     def __init__(self, method: str, path: str, endpoint: Endpoint, about: RouteDoc) -> None:
-        super().__init__(path, guarded(endpoint), methods=[method])
+        super().__init__(path, with_error_responses(endpoint), methods=[method])
         self.method = method
         self.about = about

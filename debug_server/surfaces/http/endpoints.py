@@ -14,23 +14,23 @@ from debug_server.messages import OPERATIONS, ServiceOperation
 from debug_server.service import Service
 from debug_server.surfaces.http.access import identify
 from debug_server.surfaces.http.decoding import from_body, from_query, json_object
-from debug_server.surfaces.http.refusals import invalid, refusal
+from debug_server.surfaces.http.refusals import error_response, validation_error_response
 
 Endpoint = Callable[[Request], Awaitable[Response]]
 KEY_HEADER = "idempotency-key"
 PATCH_TYPE = "text/x-patch"
 
 
-def guarded(endpoint: Endpoint) -> Endpoint:
+def with_error_responses(endpoint: Endpoint) -> Endpoint:
     """The endpoint with its errors converted to responses."""
 
     async def handle(request: Request) -> Response:
         try:
             return await endpoint(request)
         except DebugServerError as error:
-            return refusal(error)
+            return error_response(error)
         except ValidationError as error:
-            return invalid(error)
+            return validation_error_response(error)
 
     return handle
 
@@ -40,7 +40,7 @@ def encoded(reply: m.Reply, status: int = 200) -> Response:
     return Response(reply.model_dump_json(), status, media_type="application/json")
 
 
-def rendered(service: Service, operation: ServiceOperation) -> Endpoint:
+def operation_endpoint(service: Service, operation: ServiceOperation) -> Endpoint:
     """The endpoint of an operation without special behaviour."""
 
     async def handle(request: Request) -> Response:
@@ -62,7 +62,7 @@ class WaitQuery(m.Request):
     wait: float = Field(default=0.0, ge=0, le=3600)
 
 
-def started_run(service: Service) -> Endpoint:
+def start_run_endpoint(service: Service) -> Endpoint:
     """``POST /runs``; with ``?wait=seconds`` it answers when the command has ended or the time is over."""
     operation = OPERATIONS["start_run"]
 
@@ -76,7 +76,7 @@ def started_run(service: Service) -> Endpoint:
         if query.wait:
             waiting = m.WaitCommand(command_id=reply.command.id, timeout=query.wait)
             command = await service.commands.wait(caller, waiting)
-            session = await service.sessions.get(caller, m.SessionId(session_id=reply.session.id))
+            session = await service.sessions.get(caller, m.SessionRef(session_id=reply.session.id))
             reply = m.RunReply(session=session, command=command)
         return encoded(reply, operation.route.status)
 
@@ -90,7 +90,7 @@ def session_diff(service: Service) -> Endpoint:
     async def handle(request: Request) -> Response:
         caller = await identify(service, request)
         caller.require(operation.scopes or ())
-        message = from_query(request, m.SessionId)
+        message = from_query(request, m.SessionRef)
         if PATCH_TYPE in request.headers.get("accept", ""):
             return Response(await service.sessions.diff_bytes(caller, message), media_type=PATCH_TYPE)
         return encoded(await service.sessions.diff(caller, message))
@@ -105,7 +105,7 @@ def artifact_file(service: Service) -> Endpoint:
     async def handle(request: Request) -> Response:
         caller = await identify(service, request)
         caller.require(operation.scopes or ())
-        message = from_query(request, m.ArtifactId)
+        message = from_query(request, m.ArtifactRef)
         about = await service.artifacts.get(caller, message)
         path = await service.artifacts.path(caller, message)
         # A browser must not show an artifact as a page of this server.

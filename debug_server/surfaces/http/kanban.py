@@ -20,7 +20,7 @@ from debug_server.dispatch.stream import EventStream, StreamFilter
 from debug_server.dispatch.webhooks import event_of, require_signature, verify
 from debug_server.surfaces.http.access import identify_or_local
 from debug_server.surfaces.http.decoding import json_object
-from debug_server.surfaces.http.endpoints import Endpoint, guarded
+from debug_server.surfaces.http.endpoints import Endpoint, with_error_responses
 from debug_server.surfaces.http.streaming import Stream, with_heartbeats
 from debug_server.surfaces.http.unauthenticated_bodies import UnauthenticatedBodies
 
@@ -53,9 +53,9 @@ class StreamQuery(m.Request):
 def kanban_routes(governor: Governor) -> list[BaseRoute]:
     """``/kanban/events`` and ``/hooks/{repo}``."""
     return [
-        Route("/kanban/events", guarded(_emit(governor)), methods=["POST"]),
-        Route("/kanban/events", guarded(_stream(governor)), methods=["GET"]),
-        Route("/hooks/{repo}", guarded(_hook(governor)), methods=["POST"]),
+        Route("/kanban/events", with_error_responses(_emit(governor)), methods=["POST"]),
+        Route("/kanban/events", with_error_responses(_stream(governor)), methods=["GET"]),
+        Route("/hooks/{repo}", with_error_responses(_hook(governor)), methods=["POST"]),
     ]
 
 
@@ -65,13 +65,13 @@ def _emit(governor: Governor) -> Endpoint:
         caller.require(("commands:write", "sessions:write"))
         asked = EmitEvent.model_validate(await json_object(request))
         event = IssueEvent(**{**asked.model_dump(), "paths": tuple(asked.paths)})
-        return _told(await governor.dispatcher.emit(event))
+        return _emit_response(await governor.dispatcher.emit(event))
 
     return handle
 
 
 def _hook(governor: Governor) -> Endpoint:
-    """The signature is the caller's proof: whoever has the secret may say that something was pushed."""
+    """Hooks need no token: a caller that signs with the secret may report a push."""
     bodies = UnauthenticatedBodies()
 
     async def handle(request: Request) -> Response:
@@ -81,12 +81,12 @@ def _hook(governor: Governor) -> Endpoint:
         verify(governor.hook_secret, body, signature)
         kind = request.headers.get("x-github-event") or request.headers.get("x-gitea-event") or ""
         event = event_of(request.path_params["repo"], kind, body)
-        return _told([] if event is None else await governor.dispatcher.emit(event))
+        return _emit_response([] if event is None else await governor.dispatcher.emit(event))
 
     return handle
 
 
-def _told(outcomes: list[Outcome]) -> Response:
+def _emit_response(outcomes: list[Outcome]) -> Response:
     shown = [dataclasses.asdict(outcome) for outcome in outcomes]
     return JSONResponse({"ok": True, "message": [outcome.line for outcome in outcomes], "runners": shown}, 202)
 

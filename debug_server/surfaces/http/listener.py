@@ -1,7 +1,7 @@
-"""Accepts connections for the HTTP server, never more than there is room for.
+"""Accepts connections for the HTTP server, within their limit.
 
-The event loop's own accepting takes as many as the backlog holds in one turn, and once no file can be opened writes a
-traceback for each: 6 MB of log a second.
+The event loop's own accept loop takes the whole backlog in one iteration. When the process has no free descriptors, it
+logs a traceback for each attempt: 6 MB of log per second.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from debug_server.surfaces.http.protocol import plain_refusal
 _LOG = logging.getLogger(__name__)
 _EXHAUSTED = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 _PAUSE_SECONDS = 0.2  # when nothing more can be opened
-_AT_A_TURN = 32
+_ACCEPTS_PER_ITERATION = 32
 _REFUSAL = plain_refusal(
-    HTTPStatus.SERVICE_UNAVAILABLE, "too_many_connections", "every connection is in use: retry later", retryable=True
+    HTTPStatus.SERVICE_UNAVAILABLE, "too_many_connections", "all connections are in use: retry later", retryable=True
 )
 
 Factory = Callable[[Connection], asyncio.Protocol]
@@ -45,8 +45,8 @@ class Listener:
         self._connections = connections
         self._tls = tls
         self._loop = asyncio.get_running_loop()
-        # Small against the bound: a connection whose request is on its way must not be the oldest before it is read.
-        self._at_a_turn = max(1, min(_AT_A_TURN, connections.limits.most // 16))
+        # Much smaller than the limit: a new connection must not become the oldest before its request is read.
+        self._at_a_turn = max(1, min(_ACCEPTS_PER_ITERATION, connections.limits.max_connections // 16))
         self._arriving: set[asyncio.Task[None]] = set()
         self._timers: dict[Callable[[], None], asyncio.TimerHandle] = {}
         self._closed = False
@@ -67,7 +67,7 @@ class Listener:
             task.cancel()
 
     async def wait_closed(self) -> None:
-        """Until nothing is on its way in."""
+        """Wait until no connection is being established."""
         if self._arriving:
             await asyncio.wait(self._arriving)
 
@@ -93,16 +93,16 @@ class Listener:
                     raise
                 self._pause()
                 return
-            self._take(accepted)
+            self._handle(accepted)
 
     def _pause(self) -> None:
-        """Nothing more can be opened, by this process or on this machine: make room, and try again in a moment."""
-        self._connections.complain("not_accepted")
+        """The process or the machine has no free descriptors: close a connection, and accept again later."""
+        self._connections.count("not_accepted")
         self._connections.make_room()
         self._loop.remove_reader(self._socket)
         self._later(_PAUSE_SECONDS, self._listen)
 
-    def _take(self, accepted: socket.socket) -> None:
+    def _handle(self, accepted: socket.socket) -> None:
         accepted.setblocking(False)
         connection = self._connections.admit()
         if connection is None:
@@ -111,12 +111,12 @@ class Listener:
         task = self._loop.create_task(self._establish(accepted, connection))
         connection.drop = task.cancel
         self._arriving.add(task)
-        task.add_done_callback(lambda done: self._arrived(done, accepted, connection))
+        task.add_done_callback(lambda done: self._on_established(done, accepted, connection))
 
-    def _arrived(self, task: asyncio.Task[None], accepted: socket.socket, connection: Connection) -> None:
+    def _on_established(self, task: asyncio.Task[None], accepted: socket.socket, connection: Connection) -> None:
         self._arriving.discard(task)
-        if task.cancelled() or task.exception() is not None:  # another needed its place, or no TLS was spoken
-            connection.leave()
+        if task.cancelled() or task.exception() is not None:  # it was replaced, or the TLS handshake failed
+            connection.mark_closed()
             accepted.close()
 
     async def _establish(self, accepted: socket.socket, connection: Connection) -> None:

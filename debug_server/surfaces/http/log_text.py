@@ -14,7 +14,7 @@ from debug_server.messages import LogPiece
 
 Encoding = Literal["utf-8", "base64"]
 Record = dict[str, Any]
-# A resumed text is read again from so many bytes before: they may contain the first half of a character.
+# Reading resumes so many bytes before the offset, because a character may begin there.
 LOOK_BACK = 4096
 _SHARED = 32  # cached texts for followers of the same log
 

@@ -21,16 +21,16 @@ from debug_server.surfaces.http.decoding import from_query
 from debug_server.surfaces.http.documented_routes import BYTES, NDJSON, SSE
 from debug_server.surfaces.http.endpoints import Endpoint
 from debug_server.surfaces.http.log_text import Encoding, LogText, Record, line
-from debug_server.surfaces.http.refusals import refusal
+from debug_server.surfaces.http.refusals import error_response
 from debug_server.surfaces.http.streaming import OpenStreams, Stream, with_heartbeats
 
 _RANGE = re.compile(r"bytes=(?:(\d{1,4000})-(\d{1,4000})?|-(\d{1,4000}))")
 _LAST_EVENT = "last-event-id"
-_END_SECONDS, _LOOK_AGAIN_SECONDS = 5.0, 0.1
+_END_SECONDS, _POLL_SECONDS = 5.0, 0.1
 
 
 class LogQuery(m.FollowLog):
-    """From where, and whether to wait for more."""
+    """The offset to start at, and whether to follow."""
 
     follow: bool = False
     encoding: Encoding = "utf-8"
@@ -60,7 +60,7 @@ class LogEndpoints:
         """``GET /commands/{id}/log``: the current log or a range; with ``follow`` until the command has ended."""
         caller = await self._caller(request, "read_log")
         query = from_query(request, LogQuery)
-        command = await self.service.logs.command(caller, m.CommandId(command_id=query.command_id))
+        command = await self.service.logs.command(caller, m.CommandRef(command_id=query.command_id))
         headers = {"Accept-Ranges": "bytes", "X-Command-Status": command.status}
         if query.follow:
             pieces = self.service.logs.follow(caller, m.FollowLog(command_id=command.id, offset=query.offset))
@@ -78,7 +78,7 @@ class LogEndpoints:
         """``GET /commands/{id}/log.ndjson``."""
         caller = await self._caller(request, "follow_log")
         query = from_query(request, LogQuery)
-        command = await self.service.logs.command(caller, m.CommandId(command_id=query.command_id))
+        command = await self.service.logs.command(caller, m.CommandRef(command_id=query.command_id))
         text = LogText(_name("message", query.encoding), query.offset, query.encoding)
         if query.follow:
             pieces = self.service.logs.follow(caller, m.FollowLog(command_id=command.id, offset=text.start))
@@ -90,7 +90,7 @@ class LogEndpoints:
         """``GET /sessions/{id}/logs``: all of a session's commands."""
         caller = await self._caller(request, "follow_log")
         query = from_query(request, SessionLogQuery)
-        await self.service.sessions.get(caller, m.SessionId(session_id=query.session_id))
+        await self.service.sessions.get(caller, m.SessionRef(session_id=query.session_id))
         text = LogText(_name("message", query.encoding), query.offset, query.encoding)
         verb = self.service.session_logs.follow if query.follow else self.service.session_logs.read
         pieces = verb(caller, m.FollowSession(session_id=query.session_id, offset=text.start))
@@ -100,15 +100,15 @@ class LogEndpoints:
         """``GET /commands/{id}/log/events``: server-sent events; each id is the offset to resume from."""
         caller = await self._caller(request, "follow_log")
         query = from_query(request, LogQuery)
-        command_id = m.CommandId(command_id=query.command_id)
+        command_id = m.CommandRef(command_id=query.command_id)
         await self.service.logs.command(caller, command_id)
-        offset = resumed(request, query.offset)
+        offset = resume_offset(request, query.offset)
         text = LogText(_name("text", query.encoding), offset, query.encoding)
         pieces = self.service.logs.follow(caller, m.FollowLog(command_id=query.command_id, offset=text.start))
         return self._events(self._log_events(caller, command_id, text.records(pieces)))
 
     async def _log_events(
-        self, caller: Caller, command: m.CommandId, records: AsyncGenerator[Record, None]
+        self, caller: Caller, command: m.CommandRef, records: AsyncGenerator[Record, None]
     ) -> AsyncGenerator[bytes, None]:
         async with aclosing(records):
             async for record in records:
@@ -116,20 +116,20 @@ class LogEndpoints:
         ended = await self._ended(caller, command)
         yield sse("end", ended.log_bytes, ended.model_dump_json(include={"id", "status", "exit_code", "exit_reason"}))
 
-    async def _ended(self, caller: Caller, command: m.CommandId) -> m.CommandReply:
-        """Wait for the end in the row, which comes shortly after the end of the log, or later without the store."""
+    async def _ended(self, caller: Caller, command: m.CommandRef) -> m.CommandReply:
+        """Wait until the row is terminal: shortly after the log ends, or later if the store is unavailable."""
         waiting = m.WaitCommand(command_id=command.command_id, timeout=_END_SECONDS)
         while True:
             found = await self.service.commands.wait(caller, waiting)
             if found.finished_at is not None:
                 return found
-            await asyncio.sleep(_LOOK_AGAIN_SECONDS)  # while the server drains, ``wait`` returns at once
+            await asyncio.sleep(_POLL_SECONDS)  # while the server drains, ``wait`` returns at once
 
     async def follow_events(self, request: Request) -> Response:
         """``GET /events/stream``: the durable events; each id is the event's number."""
         caller = await self._caller(request, "follow_events")
         query = from_query(request, m.ReadEvents)
-        query = query.model_copy(update={"after": resumed(request, query.after)})
+        query = query.model_copy(update={"after": resume_offset(request, query.after)})
         return self._events(_facts(self.service.events.follow(caller, query)))
 
     def _events(self, pieces: AsyncGenerator[bytes, None]) -> Stream:
@@ -154,7 +154,7 @@ def _ranged(endpoint: Endpoint) -> Endpoint:
         try:
             return await endpoint(request)
         except RangeNotSatisfiableError as error:
-            response = refusal(error)
+            response = error_response(error)
             response.headers["Content-Range"] = f"bytes */{error.size}"
             return response
 
@@ -175,7 +175,7 @@ def _range(header: str, size: int) -> tuple[int, int] | None:
     return start, end
 
 
-def resumed(request: Request, offset: int) -> int:
+def resume_offset(request: Request, offset: int) -> int:
     """The offset after the event in Last-Event-ID; without the header ``offset``."""
     given = request.headers.get(_LAST_EVENT)
     if given is None:

@@ -13,10 +13,10 @@ from starlette.websockets import WebSocketDisconnect
 from debug_server.errors import DebugServerError, PayloadTooLargeError, UnavailableError
 from debug_server.service import audit
 from debug_server.surfaces.http.connections import CONNECTION
-from debug_server.surfaces.http.refusals import refusal
+from debug_server.surfaces.http.refusals import error_response
 
 MAX_BODY = 17 << 20  # a patch of 16 MiB and what comes with it
-OWN_SHAPE = ("/v1/",)  # below these paths a part limits bodies and refuses while draining itself, in its own format
+OWN_ERROR_FORMAT = ("/v1/",)  # paths of a part that limits bodies and refuses requests itself, in its own format
 _RECORD = "debug_server.record"  # its key in an ASGI scope
 _MAX_REQUEST_ID = 128
 _INTERNAL_CLOSE = 1011
@@ -54,21 +54,21 @@ class RequestMiddleware:
         audit.begin(record)
         if (connection := scope.get("state", {}).get(CONNECTION)) is not None:
             connection.record = record  # its caller decides which connection is closed when all are in use
-        own_shape = scope["path"].startswith(OWN_SHAPE)
+        own_shape = scope["path"].startswith(OWN_ERROR_FORMAT)
         messages = _RecordedMessages(record, receive, send, bounded=not own_shape)
         try:
             if scope["type"] == "http" and not own_shape and (error := self._refused(scope)):
-                await refusal(error)(scope, messages.receive, messages.send)
+                await error_response(error)(scope, messages.receive, messages.send)
             else:
                 await self._app(scope, messages.receive, messages.send)
         except (ClientDisconnect, WebSocketDisconnect):
             record.status = _CLIENT_LEFT
         except DebugServerError as error:  # during a stream: the connection is cut, so that the client resumes
-            fields = {"request_id": record.request_id, "path": scope["path"], "code": error.code, "error": str(error)}
+            fields = {**_where(record), "code": error.code, "error": str(error)}
             _LOG.warning("stream_cut", extra=fields)
             await messages.fail(scope)
         except Exception:  # noqa: BLE001 - a bug must not expose internals to the caller
-            _LOG.exception("request_failed", extra={"request_id": record.request_id, "path": scope["path"]})
+            _LOG.exception("request_failed", extra=_where(record))
             await messages.fail(scope)
         finally:
             record.write()
@@ -123,13 +123,17 @@ class _RecordedMessages:
             await self.send({"type": "websocket.close", "code": _INTERNAL_CLOSE, "reason": "internal_error"})
         elif not self._record.status:
             message = f"internal error: see the server's log for request id {self._record.request_id}"
-            await refusal(DebugServerError(message))(scope, self.receive, self.send)
+            await error_response(DebugServerError(message))(scope, self.receive, self.send)
 
 
 def _request_id(scope: Scope) -> str:
     given = _header(scope, b"x-request-id").decode("latin-1")
     wanted = 0 < len(given) <= _MAX_REQUEST_ID and given.isascii() and given.isprintable()
     return given if wanted else secrets.token_hex(8)
+
+
+def _where(record: audit.Record) -> dict[str, str | None]:
+    return {"request_id": record.request_id, "path": audit.short(record.path)}
 
 
 def _header(scope: Scope, name: bytes) -> bytes:

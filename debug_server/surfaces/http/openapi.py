@@ -11,7 +11,7 @@ from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 from starlette.routing import BaseRoute
 
-from debug_server.messages import FORMS, OPERATIONS, ROUTES, Reply
+from debug_server.messages import OPERATIONS, ROUTES, VARIANTS, Reply
 from debug_server.surfaces.http.documented_routes import BYTES, JSON, LAST_EVENT, NDJSON, SSE, DocumentedRoute, RouteDoc
 from debug_server.surfaces.http.endpoints import PATCH_TYPE, WaitQuery
 from debug_server.surfaces.http.logs import LogQuery, SessionLogQuery
@@ -34,7 +34,7 @@ _KEY = {
     "name": "Idempotency-Key",
     "in": "header",
     "required": False,
-    "description": "A request repeated with the same key is done once.",
+    "description": "A repeated request with the same key is performed once.",
     "schema": {"type": "string", "minLength": 1, "maxLength": 255, "pattern": "^[ -~]+$"},
 }
 _RANGE = {"name": "Range", "in": "header", "required": False, "schema": {"type": "string"}}
@@ -56,7 +56,7 @@ class ErrorReply(Reply):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Special:
+class RouteOverride:
     """The documentation of a route with special behaviour."""
 
     query: type[BaseModel] | None = None  # fields of the query, where they are not the operation's
@@ -64,21 +64,21 @@ class Special:
     headers: tuple[dict[str, Any], ...] = ()
 
 
-SPECIALS = {
-    "start_run": Special(query=WaitQuery),
-    "diff_session": Special(produces=(JSON, PATCH_TYPE)),
-    "artifact_file": Special(produces=(BYTES,), headers=(_RANGE,)),
-    "read_log": Special(query=LogQuery, produces=(BYTES,), headers=(_RANGE,)),
-    "follow_log": Special(query=LogQuery, produces=(NDJSON,)),
-    "log_events": Special(query=LogQuery, produces=(SSE,), headers=(LAST_EVENT,)),
-    "session_logs": Special(query=SessionLogQuery, produces=(NDJSON,)),
-    "follow_events": Special(produces=(SSE,), headers=(LAST_EVENT,)),
+OVERRIDES = {
+    "start_run": RouteOverride(query=WaitQuery),
+    "diff_session": RouteOverride(produces=(JSON, PATCH_TYPE)),
+    "artifact_file": RouteOverride(produces=(BYTES,), headers=(_RANGE,)),
+    "read_log": RouteOverride(query=LogQuery, produces=(BYTES,), headers=(_RANGE,)),
+    "follow_log": RouteOverride(query=LogQuery, produces=(NDJSON,)),
+    "log_events": RouteOverride(query=LogQuery, produces=(SSE,), headers=(LAST_EVENT,)),
+    "session_logs": RouteOverride(query=SessionLogQuery, produces=(NDJSON,)),
+    "follow_events": RouteOverride(produces=(SSE,), headers=(LAST_EVENT,)),
 }
 _PROBES = {
     "/health": "The process answers.",
     "/healthz": "The process answers, with details.",
     "/livez": "The process answers.",
-    "/readyz": "Store, disk and keepers, checked now; 503 if one fails or the server is shutting down.",
+    "/readyz": "Check store, disk and keepers; 503 if a check fails or the server is shutting down.",
     "/metrics": "Metrics in Prometheus text format, for the server's own user or with a token.",
 }
 
@@ -91,7 +91,7 @@ def document(title: str, version: str, routes: Iterable[BaseRoute] = (), *, api:
     unique = list(dict.fromkeys(models))
     _, components = models_json_schema([(item, "validation") for item in unique], ref_template=_REFERENCE)
     schemas = components["$defs"]
-    paths: dict[str, Any] = {path: {"get": _probe(path, sentence)} for path, sentence in _PROBES.items()}
+    paths: dict[str, Any] = {path: {"get": _probe(path, summary)} for path, summary in _PROBES.items()}
     for method, path, about in items:
         paths.setdefault(path, {})[method.lower()] = _described(method, path, about, schemas)
     return {
@@ -106,11 +106,12 @@ def document(title: str, version: str, routes: Iterable[BaseRoute] = (), *, api:
 
 
 def _api() -> Iterable[tuple[str, str, RouteDoc]]:
-    plain = {row.name: Special() for row in OPERATIONS.values() if row.route.path not in _PROBES}
-    for name, special in {**{name: it for name, it in plain.items() if name not in SPECIALS}, **SPECIALS}.items():
-        operation, route = FORMS.get(name) or OPERATIONS[name], ROUTES[name]
+    names = [row.name for row in OPERATIONS.values() if row.route.path not in _PROBES and row.name not in OVERRIDES]
+    for name in (*names, *OVERRIDES):
+        special = OVERRIDES.get(name) or RouteOverride()
+        operation, route = VARIANTS.get(name) or OPERATIONS[name], ROUTES[name]
         about = RouteDoc(
-            sentence=operation.sentence,
+            summary=operation.summary,
             note=f"Scopes: {', '.join(operation.scopes or ()) or 'none'}.",
             request=operation.request,
             query=special.query,
@@ -129,7 +130,7 @@ def _described(method: str, path: str, about: RouteDoc, schemas: dict[str, Any])
     parameters = [*_parameters(names, {**request, **asked} if about.query else request, asked), *about.headers]
     found: dict[str, Any] = {
         "operationId": f"{method.lower()}_{re.sub(r'[^a-z]+', '_', path).strip('_')}",
-        "summary": about.sentence,
+        "summary": about.summary,
         "description": about.note,
         "security": [{"bearer": []}, *([{}] if about.open_to_local else [])],
         "parameters": [*parameters, _KEY] if method == "POST" else parameters,
@@ -163,7 +164,7 @@ def _body(request: dict[str, Any], names: list[str]) -> dict[str, Any]:
 def _responses(about: RouteDoc) -> dict[str, Any]:
     fault = {JSON: {"schema": {"$ref": _REFERENCE.format(model=ErrorReply.__name__)}}}
     responses: dict[str, Any] = {
-        code: {"description": sentence, "content": fault} for code, sentence in _FAILURES.items()
+        code: {"description": description, "content": fault} for code, description in _FAILURES.items()
     }
     schema = {"$ref": _REFERENCE.format(model=about.reply.__name__)} if about.reply else {}
     content = {kind: {"schema": schema} if kind == JSON else {} for kind in about.produces}
@@ -174,11 +175,11 @@ def _responses(about: RouteDoc) -> dict[str, Any]:
     return dict(sorted(responses.items()))
 
 
-def _probe(path: str, sentence: str) -> dict[str, Any]:
+def _probe(path: str, summary: str) -> dict[str, Any]:
     kind = "text/plain" if path == "/metrics" else JSON
-    responses: dict[str, Any] = {"200": {"description": "Yes.", "content": {kind: {}}}}
+    responses: dict[str, Any] = {"200": {"description": "The check succeeded.", "content": {kind: {}}}}
     if path == "/readyz":
-        responses["503"] = {"description": "Not now.", "content": {kind: {}}}
+        responses["503"] = {"description": "The check failed.", "content": {kind: {}}}
     if path == "/metrics":
         responses["401"] = {"description": "No valid token.", "content": {JSON: {}}}
-    return {"operationId": f"get_{path[1:]}", "summary": sentence, "responses": responses}
+    return {"operationId": f"get_{path[1:]}", "summary": summary, "responses": responses}

@@ -11,7 +11,7 @@ from starlette.responses import JSONResponse, Response
 from debug_server import messages as m
 from debug_server.ports import Part
 from debug_server.service import Service
-from debug_server.surfaces.http.access import identify_or_local, is_known
+from debug_server.surfaces.http.access import identify_or_local, is_identified
 from debug_server.surfaces.http.endpoints import Endpoint
 
 _METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -29,7 +29,7 @@ def alive(parts: Sequence[Part]) -> Endpoint:
         found = [part.liveness() for part in parts]
         ok = all(verdict == "ok" for verdict, _ in found)
         shown = [more for _, more in found]
-        return _told({"message": "alive" if ok else "not alive", "ok": ok}, shown, 200 if ok else 503)
+        return _probe_response({"message": "alive" if ok else "not alive", "ok": ok}, shown, 200 if ok else 503)
 
     return handle
 
@@ -42,7 +42,7 @@ def status(service: Service, version: str, parts: Sequence[Part]) -> Endpoint:
         degraded = [str(more["degraded"]) for more in told if more.get("degraded")]
         message = "; ".join(degraded) or "ok"
         own = {"message": message, "ok": not degraded, "draining": service.draining, "version": version}
-        return _told(own, told)
+        return _probe_response(own, told)
 
     return handle
 
@@ -51,20 +51,20 @@ def ready(service: Service, parts: Sequence[Part]) -> Endpoint:
     """``GET /readyz``: store, disk, keepers and parts, checked now; anonymous callers do not see why one fails."""
 
     async def handle(request: Request) -> Response:
-        found = await service.health.check(None, m.Nothing())
+        found = await service.health.check(None, m.EmptyRequest())
         states = {part.name: part.readiness() for part in parts}
         checks = {**found.checks, **{name: verdict for name, (verdict, _) in states.items()}}
         ok = all(result == "ok" for result in checks.values()) and not service.draining
-        if not ok and not await is_known(service, request):  # while everything works, nothing needs to be hidden
+        if not ok and not await is_identified(service, request):  # while everything works, nothing needs to be hidden
             checks = {name: "ok" if result == "ok" else "failed" for name, result in checks.items()}
         message = "draining" if service.draining else "ready" if ok else "not ready"
         own = {"message": message, "ok": ok, "checks": checks}
-        return _told(own, [more for _, more in states.values()], 200 if ok else 503)
+        return _probe_response(own, [more for _, more in states.values()], 200 if ok else 503)
 
     return handle
 
 
-def _told(own: Mapping[str, Any], parts: Sequence[Mapping[str, Any]], status_code: int = 200) -> Response:
+def _probe_response(own: Mapping[str, Any], parts: Sequence[Mapping[str, Any]], status_code: int = 200) -> Response:
     """The server's fields last, so that no part replaces them."""
     content: dict[str, Any] = {}
     for more in (*parts, own):

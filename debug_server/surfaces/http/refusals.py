@@ -28,7 +28,7 @@ def error_object(error: DebugServerError, field: str | None = None) -> dict[str,
     return {"error": content if field is None else {**content, "field": field}}
 
 
-def refusal(error: DebugServerError, *, field: str | None = None) -> Response:
+def error_response(error: DebugServerError, *, field: str | None = None) -> Response:
     """The response for one of our errors."""
     status = mapping_of(error).http
     headers = {}
@@ -39,18 +39,18 @@ def refusal(error: DebugServerError, *, field: str | None = None) -> Response:
     return _json(error_object(error, field), status, headers)
 
 
-def invalid(error: ValidationError) -> Response:
+def validation_error_response(error: ValidationError) -> Response:
     """The response for an invalid request; it names the first wrong field."""
     first = faults_of(error)[0]
-    return refusal(InvalidInputError(first.sentence), field=first.field)
+    return error_response(InvalidInputError(first.message), field=first.field)
 
 
-async def unrouted(connection: HTTPConnection, error: Exception) -> Response:
+async def routing_error_response(connection: HTTPConnection, error: Exception) -> Response:
     """The response for an unknown path, or a method that the path does not have."""
     assert isinstance(error, HTTPException)
     path, headers = connection.scope["path"], dict(error.headers or {})
     if error.status_code == HTTPStatus.NOT_FOUND:
-        return refusal(NotFoundError(f"there is no path {path!r}: see /openapi.json"))
+        return error_response(NotFoundError(f"there is no path {path!r}: see /openapi.json"))
     method = connection.scope["method"]
     if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
         headers["Allow"] = ", ".join(sorted(_methods(connection)))

@@ -23,13 +23,13 @@ from debug_server.surfaces.http.log_text import Encoding, LogText, Record, encod
 from debug_server.surfaces.http.refusals import closing_reason, error_object
 from debug_server.surfaces.http.streaming import Ending, OpenStreams
 
-ENDED, LEAVING, REFUSED, FAILED = 1000, 1012, 1008, 1011
+ENDED, SERVICE_RESTART, REFUSED, FAILED = 1000, 1012, 1008, 1011
 
 Socket = Callable[[WebSocket], Awaitable[None]]
 
 
 class CommandLogQuery(m.FollowLog):
-    """From where, and how the bytes travel."""
+    """The offset to start at, and the encoding of the data."""
 
     encoding: Encoding = "utf-8"
 
@@ -59,7 +59,7 @@ class SocketEndpoints:
         """``WS /commands/{id}/log``."""
         caller = await self._caller(socket, "follow_log")
         query = from_query(socket, CommandLogQuery)
-        await self.service.logs.command(caller, m.CommandId(command_id=query.command_id))
+        await self.service.logs.command(caller, m.CommandRef(command_id=query.command_id))
         text = LogText(_name(query.encoding), query.offset, query.encoding)
         pieces = self.service.logs.follow(caller, m.FollowLog(command_id=query.command_id, offset=text.start))
         await follow_records(self.streams, socket, text.records(pieces))
@@ -68,15 +68,15 @@ class SocketEndpoints:
         """``WS /sessions/{id}/logs``: all of a session's commands as one log."""
         caller = await self._caller(socket, "follow_log")
         query = from_query(socket, SessionLogsQuery)
-        await self.service.sessions.get(caller, m.SessionId(session_id=query.session_id))
+        await self.service.sessions.get(caller, m.SessionRef(session_id=query.session_id))
         text = LogText(_name(query.encoding), query.offset, query.encoding)
         following = m.FollowSession(session_id=query.session_id, offset=text.start)
         await follow_records(self.streams, socket, text.records(self.service.session_logs.follow(caller, following)))
 
     async def debug(self, socket: WebSocket) -> None:
-        """``WS /sessions/{id}/debug``: the error as an object, then the close with 1011, while there is no debugger."""
+        """``WS /sessions/{id}/debug``: sends the error and closes with 1011, because there is no debugger yet."""
         caller = await self._caller(socket, "debug_session")
-        query = from_query(socket, m.SessionId)
+        query = from_query(socket, m.SessionRef)
         await self.service.sessions.get(caller, query)
         try:
             await self.service.sessions.debug(caller, m.DebugAction(session_id=query.session_id))
@@ -93,18 +93,18 @@ class SocketEndpoints:
 
 
 async def follow_records(streams: OpenStreams, socket: WebSocket, records: AsyncGenerator[Record, None]) -> None:
-    """Send records at the client's pace until they end, the client leaves or the server does."""
+    """Send records at the client's pace until they end, the client disconnects or the server shuts down."""
     streams.check_room()
     sender = asyncio.ensure_future(_send(socket, records))
     try:
         ending = await streams.run(socket.scope, sender, asyncio.ensure_future(_departure(socket)))
     except StoreUnavailableError as error:
-        await socket.close(LEAVING, closing_reason(error))
+        await socket.close(SERVICE_RESTART, closing_reason(error))
         return
     if ending is Ending.TOKEN_INVALID:
         raise AccessError(TOKEN_INVALID)
     if socket.client_state is WebSocketState.CONNECTED:
-        await socket.close(ENDED if ending is Ending.DONE else LEAVING)
+        await socket.close(ENDED if ending is Ending.DONE else SERVICE_RESTART)
 
 
 def guarded_socket(endpoint: Socket) -> Socket:
@@ -117,7 +117,7 @@ def guarded_socket(endpoint: Socket) -> Socket:
         except DebugServerError as error:
             await socket.close(REFUSED, closing_reason(error))
         except ValidationError as error:
-            await socket.close(REFUSED, closing_reason(InvalidInputError(faults_of(error)[0].sentence)))
+            await socket.close(REFUSED, closing_reason(InvalidInputError(faults_of(error)[0].message)))
 
     return handle
 
@@ -133,6 +133,6 @@ async def _send(socket: WebSocket, records: AsyncGenerator[Record, None]) -> Non
 
 
 async def _departure(socket: WebSocket) -> None:
-    """Until the client leaves; what it says meanwhile is of no interest here."""
+    """Wait until the client disconnects; its messages are ignored."""
     while (await socket.receive())["type"] != "websocket.disconnect":
         pass

@@ -16,6 +16,7 @@ from debug_server.surfaces.http.middleware import record_in
 
 HEARTBEAT = b": heartbeat\n\n"
 _NOTICE_SECONDS = 1.0
+_PIECE = 16 << 10
 
 
 class Ending(Enum):
@@ -32,7 +33,7 @@ class OpenStreams:
     def __init__(self, followers: Followers) -> None:
         self._followers = followers
         self._tasks: set[asyncio.Task[None]] = set()
-        self._leaving = False
+        self._ending_all = False
 
     def check_room(self) -> None:
         """TooManyFollowersError if the limit is reached."""
@@ -48,12 +49,12 @@ class OpenStreams:
             sender.cancel()
 
         self._tasks.add(sender)
-        if self._leaving:
+        if self._ending_all:
             sender.cancel()
         try:
-            with self._followers.counted(record_in(scope).caller, disconnect):
+            with self._followers.registered(record_in(scope).caller, disconnect):
                 await asyncio.wait({sender, watcher}, return_when=asyncio.FIRST_COMPLETED)
-            gone = await _left(sender, watcher)
+            gone = await _client_disconnected(sender, watcher)
         finally:
             self._tasks.discard(sender)
             sender.cancel()
@@ -66,14 +67,26 @@ class OpenStreams:
         sender.result()
         return Ending.DONE
 
-    def leave(self) -> None:
+    def end_all(self) -> None:
         """End all streams, including later ones."""
-        self._leaving = True
+        self._ending_all = True
         for task in self._tasks:
             task.cancel()
 
     def __len__(self) -> int:
         return len(self._tasks)
+
+
+class SharedBytes(Response):
+    """Sends bytes that many answers share at the client's pace: what it does not take is not copied for it."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send everything."""
+        await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+        for at in range(0, len(self.body), _PIECE):
+            piece = bytes(self.body[at : at + _PIECE])
+            await send({"type": "http.response.body", "body": piece, "more_body": at + _PIECE < len(self.body)})
+            await asyncio.sleep(0)  # others first; and asyncio would log each write to a client that has left
 
 
 class Stream(Response):
@@ -102,7 +115,7 @@ class Stream(Response):
                 await send({"type": "http.response.body", "body": piece, "more_body": True})
 
 
-async def _left(sender: asyncio.Task[None], watcher: asyncio.Task[None]) -> bool:
+async def _client_disconnected(sender: asyncio.Task[None], watcher: asyncio.Task[None]) -> bool:
     """Whether the client has disconnected; the sender may notice it before the watcher."""
     error = sender.exception() if sender.done() and not sender.cancelled() else None
     if isinstance(error, RuntimeError):  # raised by uvicorn for a message after the connection has closed
@@ -123,15 +136,15 @@ async def with_heartbeats(pieces: AsyncGenerator[bytes, None], seconds: float) -
     """The pieces, and a heartbeat after every ``seconds`` without one."""
     async with aclosing(pieces):
         while True:
-            following = asyncio.ensure_future(anext(pieces, None))
+            next_piece = asyncio.ensure_future(anext(pieces, None))
             try:
-                while not (await asyncio.wait({following}, timeout=seconds))[0]:
+                while not (await asyncio.wait({next_piece}, timeout=seconds))[0]:
                     yield HEARTBEAT
             finally:
-                if not following.done():
-                    following.cancel()
-                    await asyncio.wait({following})
-            piece = following.result()
+                if not next_piece.done():
+                    next_piece.cancel()
+                    await asyncio.wait({next_piece})
+            piece = next_piece.result()
             if piece is None:
                 return
             yield piece

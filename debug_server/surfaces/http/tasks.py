@@ -19,7 +19,7 @@ from debug_server.surfaces.http.decoding import from_query, json_object
 from debug_server.surfaces.http.documented_routes import BYTES, LAST_EVENT, NDJSON, SSE, DocumentedRoute, RouteDoc
 from debug_server.surfaces.http.endpoints import KEY_HEADER, encoded
 from debug_server.surfaces.http.log_text import LogText, Record
-from debug_server.surfaces.http.logs import bytes_of, lines_of, resumed, sse
+from debug_server.surfaces.http.logs import bytes_of, lines_of, resume_offset, sse
 from debug_server.surfaces.http.sockets import follow_records, guarded_socket
 from debug_server.surfaces.http.streaming import OpenStreams, Stream, with_heartbeats
 from debug_server.tasks.callbacks import Callbacks
@@ -31,20 +31,20 @@ _END_SECONDS = 30.0  # a log is complete a moment before its task is over
 
 
 class TaskLogQuery(TaskId):
-    """From where, and whether to wait for more."""
+    """The offset to start at, and whether to follow."""
 
     offset: Annotated[int, Field(ge=0, le=2**62)] = 0
     follow: bool = False
 
 
-def _about(sentence: str, request: type[BaseModel], *, reply: type[BaseModel] = RunnerTask, **more: Any) -> RouteDoc:
-    return RouteDoc(sentence=sentence, note=_NOTE, request=request, reply=reply, open_to_local=True, **more)
+def _about(summary: str, request: type[BaseModel], *, reply: type[BaseModel] = RunnerTask, **more: Any) -> RouteDoc:
+    return RouteDoc(summary=summary, note=_NOTE, request=request, reply=reply, open_to_local=True, **more)
 
 
-def _log_about(sentence: str, kind: str) -> RouteDoc:
+def _log_about(summary: str, kind: str) -> RouteDoc:
     headers = (LAST_EVENT,) if kind == SSE else ()
     return RouteDoc(
-        sentence=sentence, note=_NOTE, request=TaskLogQuery, produces=(kind,), headers=headers, open_to_local=True
+        summary=summary, note=_NOTE, request=TaskLogQuery, produces=(kind,), headers=headers, open_to_local=True
     )
 
 
@@ -63,13 +63,22 @@ class TasksPart:
         log = "/tasks/{task_id}/log"
         return [
             DocumentedRoute("POST", "/tasks/submit", self.submit, _about("Run a task.", RunnerSubmit)),
-            DocumentedRoute("GET", "/tasks", self.list, _about("Tasks, oldest first.", TaskPage, reply=TaskList)),
-            DocumentedRoute("GET", "/tasks/{task_id}", self.get, _about("One task.", TaskId)),
-            DocumentedRoute("GET", "/tasks/{task_id}/wait", self.wait, _about("One task, once it is over.", WaitTask)),
-            DocumentedRoute("POST", "/tasks/{task_id}/cancel", self.cancel, _about("End a task.", TaskId)),
-            DocumentedRoute("GET", log, self.log, _log_about("Its output.", BYTES)),
-            DocumentedRoute("GET", f"{log}.ndjson", self.log_lines, _log_about("Its output as lines of JSON.", NDJSON)),
-            DocumentedRoute("GET", f"{log}/events", self.log_events, _log_about("Its output as events.", SSE)),
+            DocumentedRoute("GET", "/tasks", self.list, _about("List tasks, oldest first.", TaskPage, reply=TaskList)),
+            DocumentedRoute("GET", "/tasks/{task_id}", self.get, _about("Get a task.", TaskId)),
+            DocumentedRoute(
+                "GET", "/tasks/{task_id}/wait", self.wait, _about("Wait until a task has ended.", WaitTask)
+            ),
+            DocumentedRoute("POST", "/tasks/{task_id}/cancel", self.cancel, _about("Cancel a task.", TaskId)),
+            DocumentedRoute("GET", log, self.log, _log_about("Get a task's output.", BYTES)),
+            DocumentedRoute(
+                "GET", f"{log}.ndjson", self.log_lines, _log_about("Get a task's output as JSON lines.", NDJSON)
+            ),
+            DocumentedRoute(
+                "GET",
+                f"{log}/events",
+                self.log_events,
+                _log_about("Follow a task's output as server-sent events.", SSE),
+            ),
             WebSocketRoute(log, guarded_socket(self.log_socket)),
         ]
 
@@ -92,11 +101,11 @@ class TasksPart:
         return {"tasks": {"executor": self._tasks.executor}}
 
     def readiness(self) -> tuple[str, Mapping[str, Any]]:
-        """As the service's."""
+        """Always ready: the service has its own checks."""
         return "ok", {}
 
     def liveness(self) -> tuple[str, Mapping[str, Any]]:
-        """As the service's."""
+        """Always alive: tasks have no process of their own."""
         return "ok", {}
 
     async def submit(self, request: Request) -> Response:
@@ -138,7 +147,7 @@ class TasksPart:
     async def log_events(self, request: Request) -> Response:
         """``GET /tasks/{id}/log/events``: server-sent events; the last one is the task."""
         caller, query = await self._caller(request), from_query(request, TaskLogQuery)
-        query = query.model_copy(update={"offset": resumed(request, query.offset)})
+        query = query.model_copy(update={"offset": resume_offset(request, query.offset)})
         pieces = self._events(caller, query, await self._records(caller, query, follow=True))
         stream = with_heartbeats(pieces, self._heartbeat_seconds)
         return Stream(stream, _streams(request), media_type=SSE, headers={})

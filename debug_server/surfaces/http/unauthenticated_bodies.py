@@ -12,28 +12,28 @@ from debug_server.errors import PayloadTooLargeError, UnavailableError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnauthenticatedBodies:
-    """Limits unauthenticated bodies to ``most`` at a time, each of ``size`` bytes and read within ``seconds``.
+    """Limits unauthenticated bodies: ``max_bodies`` at a time, of ``max_bytes`` each, read within ``timeout`` seconds.
 
     Bodies that arrive within milliseconds never meet the limits. At the limit the oldest body is dropped: its sender is
     the slowest.
     """
 
-    most: int = 8
-    size: int = 4 << 20  # a push of a thousand commits is smaller
-    seconds: float = 10.0  # hosting services wait no longer for the response
+    max_bodies: int = 8
+    max_bytes: int = 4 << 20  # a push of a thousand commits is smaller
+    timeout: float = 10.0  # hosting services wait no longer for the response
     _reading: dict[asyncio.Timeout, None] = field(default_factory=dict)
 
     async def read(self, request: Request) -> bytes:
         """The whole body; PayloadTooLargeError if it is too long, UnavailableError if it arrives too slowly."""
         declared = request.headers.get("content-length", "")
-        if declared.isascii() and declared.isdigit() and int(declared) > self.size:
+        if declared.isascii() and declared.isdigit() and int(declared) > self.max_bytes:
             raise self._too_large()
-        if len(self._reading) >= self.most:
+        if len(self._reading) >= self.max_bodies:
             oldest = next(iter(self._reading))
             self._reading.pop(oldest)
             oldest.reschedule(asyncio.get_running_loop().time())
         try:
-            async with asyncio.timeout(self.seconds) as limit:
+            async with asyncio.timeout(self.timeout) as limit:
                 self._reading[limit] = None
                 try:
                     return await self._collect(request)
@@ -46,9 +46,9 @@ class UnauthenticatedBodies:
         data = bytearray()
         async for piece in request.stream():
             data += piece
-            if len(data) > self.size:
+            if len(data) > self.max_bytes:
                 raise self._too_large()
         return bytes(data)
 
     def _too_large(self) -> PayloadTooLargeError:
-        return PayloadTooLargeError(f"the body of a hook has more than {self.size} bytes")
+        return PayloadTooLargeError(f"the body of a hook has more than {self.max_bytes} bytes")

@@ -22,7 +22,7 @@ def unix_listener(path: Path) -> Iterator[list[socket.socket]]:
             try:
                 _listen(listener, folder, path.name)
             except OSError as error:
-                _LOG.warning("no_unix_socket", extra={"path": str(path), "error": str(error)})
+                _LOG.warning("unix_socket_not_created", extra={"path": str(path), "error": str(error)})
                 yield []
                 return
             try:
@@ -34,7 +34,7 @@ def unix_listener(path: Path) -> Iterator[list[socket.socket]]:
 
 
 def _listen(listener: socket.socket, folder: int, name: str) -> None:
-    _remove(folder, name)  # of a server that was killed: the caller holds the lock that only one server can have
+    _remove(folder, name)  # left by a killed server; our caller holds the lock of the only server
     listener.bind(f"/proc/self/fd/{folder}/{name}")  # an address has at most 107 bytes, a path may have more
     os.chmod(name, 0o600, dir_fd=folder)  # before anybody can connect
     listener.listen(_BACKLOG)

@@ -62,7 +62,7 @@ class HttpServer(uvicorn.Server):
 
     async def main_loop(self) -> None:
         """Run until the server is to exit."""
-        while not await self.on_tick(0):  # 0: with the date of the answers' headers
+        while not await self.on_tick(0):  # 0: also updates the Date header
             await wait_for(self._asked_to_exit, 1.0)
 
 

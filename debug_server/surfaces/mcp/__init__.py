@@ -2,5 +2,5 @@
 
 Imported by ``app`` and its entry points only: ``http.McpHttp`` serves it at a path of an ASGI application,
 ``stdio.run_stdio`` over a process's standard streams, ``server.build_mcp`` is what both serve. Nothing is exported from
-here, so that a server pays for the SDK (half a second of imports) when the first client comes, not when it starts.
+here, so that a server imports the SDK (half a second) for the first client, not when it starts.
 """

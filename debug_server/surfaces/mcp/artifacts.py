@@ -22,11 +22,11 @@ async def read_part(call: Call, request: ReadArtifactArguments) -> ArtifactPart:
     encoding = "utf-8"
     if "\ufffd" in text or "\0" in text:
         text, used, encoding = base64.b64encode(data).decode(), len(data), "base64"
-    following = request.offset + used
+    next_offset = request.offset + used
     return ArtifactPart(
         artifact=artifact,
         offset=request.offset,
-        next_offset=None if final else following,
+        next_offset=None if final else next_offset,
         encoding=encoding,
         data=text,
     )
@@ -34,7 +34,7 @@ async def read_part(call: Call, request: ReadArtifactArguments) -> ArtifactPart:
 
 async def locate(call: Call, session_id: int, artifact_id: int) -> tuple[m.ArtifactReply, Path]:
     """An artifact and its file."""
-    request = m.ArtifactId(session_id=session_id, artifact_id=artifact_id)
+    request = m.ArtifactRef(session_id=session_id, artifact_id=artifact_id)
     artifact = await call.service.artifacts.get(call.caller, request)
     return artifact, await call.service.artifacts.path(call.caller, request)
 

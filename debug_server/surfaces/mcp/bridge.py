@@ -16,8 +16,8 @@ from mcp.server.mcpserver import Context
 from pydantic import AnyUrl
 
 from debug_server import __version__
-from debug_server.client.trust import HttpTrust, TrustedServer
 from debug_server.errors import AccessError, UnavailableError
+from debug_server.sockets.trust import HttpTrust, TrustedServerUser
 from debug_server.surfaces.mcp.calls import as_mcp
 from debug_server.surfaces.mcp.http import PATH
 from debug_server.surfaces.mcp.refusal import failed
@@ -43,8 +43,8 @@ class Bridge(MCPServer[Any]):
         self._base_url = base_url.rstrip("/")
         self._headers = {} if token is None else {"Authorization": f"Bearer {token}"}
         self._verify_tls = verify_tls
-        self._trusted = TrustedServer(uid=server_uid)
-        self._is_proven = verify_tls and base_url.startswith("https://")
+        self._trusted = TrustedServerUser(uid=server_uid)
+        self._has_verified_tls = verify_tls and base_url.startswith("https://")
 
     async def list_tools(self) -> list[types.Tool]:
         """The server's tools."""
@@ -55,7 +55,7 @@ class Bridge(MCPServer[Any]):
     ) -> types.CallToolResult:
         """Call a tool and pass on its progress."""
 
-        async def tell(progress: float, total: float | None, message: str | None) -> None:
+        async def report_progress(progress: float, total: float | None, message: str | None) -> None:
             if context is not None:
                 await context.report_progress(progress, total, message)
 
@@ -63,7 +63,9 @@ class Bridge(MCPServer[Any]):
         request = types.CallToolRequest(params=types.CallToolRequestParams(name=name, arguments=arguments))
         try:
             return await self._reach(
-                lambda client: client.session.send_request(request, types.CallToolResult, progress_callback=tell)
+                lambda client: client.session.send_request(
+                    request, types.CallToolResult, progress_callback=report_progress
+                )
             )
         except (UnavailableError, AccessError) as error:
             return failed(error)
@@ -87,8 +89,8 @@ class Bridge(MCPServer[Any]):
 
     async def _reach(self, work: Callable[[Client], Awaitable[T]]) -> T:
         """UnavailableError if the server cannot be reached; its own errors are passed on unchanged."""
-        trust = HttpTrust(self._trusted, lost=httpx2.ConnectError)
-        hooks = [] if self._is_proven else [trust.async_hook]
+        trust = HttpTrust(self._trusted, connection_error=httpx2.ConnectError)
+        hooks = [] if self._has_verified_tls else [trust.async_hook]
         try:
             async with httpx2.AsyncClient(
                 headers=self._headers, verify=self._verify_tls, timeout=_TIMEOUT, event_hooks={"request": hooks}
@@ -98,11 +100,11 @@ class Bridge(MCPServer[Any]):
                 async with Client(transport) as client:
                     return await work(client)
         except (MCPError, httpx2.HTTPError, OSError) as error:
-            raise trust.refusal or self._told(error) from error
+            raise trust.refusal or self._as_unavailable(error) from error
         except BaseExceptionGroup as group:  # the client's tasks fail together
-            raise trust.refusal or self._told(_first(group)) from group
+            raise trust.refusal or self._as_unavailable(_first(group)) from group
 
-    def _told(self, error: BaseException) -> BaseException:
+    def _as_unavailable(self, error: BaseException) -> BaseException:
         if isinstance(error, httpx2.HTTPError | OSError):
             sentence = f"the server at {self._base_url} cannot be reached ({error}): is it running?"
             return UnavailableError(sentence, retry_after=_RETRY_SECONDS)

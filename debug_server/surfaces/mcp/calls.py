@@ -32,8 +32,8 @@ class Call:
 
     service: Service
     caller: Caller
-    progress: Progress  # (seconds since the start, a sentence)
-    key: str | None = None  # of idempotency
+    progress: Progress  # called with the seconds since the start and a message
+    key: str | None = None  # idempotency key
     request_id: str | None = None  # of its HTTP request
 
     async def perform(self, name: str, request: m.Request) -> m.Reply:

@@ -10,7 +10,7 @@ from debug_server import messages as m
 from debug_server.errors import AccessError
 from debug_server.service.digest import Digest, Excerpt, LogDigest
 from debug_server.service.followers import TOKEN_INVALID
-from debug_server.service.log_patterns import shown
+from debug_server.service.log_patterns import excerpt
 from debug_server.surfaces.mcp.calls import Call
 from debug_server.surfaces.mcp.log_search import LineSearch
 from debug_server.surfaces.mcp.messages import LogText, ReadLogArguments
@@ -53,7 +53,7 @@ class _Follower:
     def newest_line(self) -> str:
         """The last line that is not empty."""
         lines = [line for line in self._newest.split(b"\n") if line.strip()]
-        return shown(lines[-1]) if lines else ""
+        return excerpt(lines[-1]) if lines else ""
 
     async def digest(self) -> Digest:
         """The digest of what was read; nothing is read afterwards."""
@@ -71,31 +71,31 @@ async def watch(call: Call, command_id: int, seconds: float) -> tuple[m.CommandR
     call.service.followers.check_room()
     began = time.monotonic()
     follower = _Follower(call, command_id)
-    following = asyncio.create_task(follower.follow())
+    follow_task = asyncio.create_task(follower.follow())
     token_invalid = False
 
     def disconnect() -> None:
         nonlocal token_invalid
         token_invalid = True
-        following.cancel()
+        follow_task.cancel()
 
     try:
-        with call.service.followers.counted(call.caller, disconnect):
+        with call.service.followers.registered(call.caller, disconnect):
             await call.progress(0.0, f"command {command_id} is running")
-            while not following.done() and (left := began + seconds - time.monotonic()) > 0:
-                await asyncio.wait({following}, timeout=min(_PROGRESS_SECONDS, left))
+            while not follow_task.done() and (left := began + seconds - time.monotonic()) > 0:
+                await asyncio.wait({follow_task}, timeout=min(_PROGRESS_SECONDS, left))
                 elapsed = time.monotonic() - began
                 told = f"command {command_id}: {elapsed:.0f} s, {follower.seen} bytes: {follower.newest_line()}"
                 await call.progress(elapsed, told)
     finally:
-        following.cancel()
-        await asyncio.wait({following})
+        follow_task.cancel()
+        await asyncio.wait({follow_task})
     if token_invalid:
         raise AccessError(TOKEN_INVALID)
-    if following.cancelled():
-        command = await call.service.commands.get(call.caller, m.CommandId(command_id=command_id))
+    if follow_task.cancelled():
+        command = await call.service.commands.get(call.caller, m.CommandRef(command_id=command_id))
     else:
-        following.result()
+        follow_task.result()
         request = m.WaitCommand(command_id=command_id, timeout=_LAST_STATE_SECONDS)
         command = await call.service.commands.wait(call.caller, request)
     return command, await follower.digest()
@@ -117,7 +117,7 @@ async def digest_so_far(call: Call, command: m.CommandReply) -> Digest:
 async def read_text(call: Call, request: ReadLogArguments) -> LogText:
     """The requested part of a log."""
     call.require("read_log")
-    command = await call.service.commands.get(call.caller, m.CommandId(command_id=request.command_id))
+    command = await call.service.commands.get(call.caller, m.CommandRef(command_id=request.command_id))
     if request.grep is not None:
         return await _search(call, command, request, LineSearch(request.grep, ignore_case=request.ignore_case))
     if request.tail is not None:
@@ -162,20 +162,22 @@ def _whole_lines(data: bytes) -> int:
 
 
 def _excerpt(base: int, block: bytes, start: int, end: int) -> Excerpt:
-    return Excerpt(offset=base + start, end=base + end, text=shown(block[start:end]))
+    return Excerpt(offset=base + start, end=base + end, text=excerpt(block[start:end]))
 
 
-def _matched(command: m.CommandReply, page: m.LogPage, offset: int, following: int, matches: list[Excerpt]) -> LogText:
-    return _answer(command, page, offset, following, "").model_copy(update={"matches": matches})
+def _matched(
+    command: m.CommandReply, page: m.LogPage, offset: int, next_offset: int, matches: list[Excerpt]
+) -> LogText:
+    return _answer(command, page, offset, next_offset, "").model_copy(update={"matches": matches})
 
 
-def _answer(command: m.CommandReply, page: m.LogPage, offset: int, following: int, text: str) -> LogText:
+def _answer(command: m.CommandReply, page: m.LogPage, offset: int, next_offset: int, text: str) -> LogText:
     return LogText(
         command_id=command.id,
         offset=offset,
-        next_offset=following,
+        next_offset=next_offset,
         log_bytes=max(command.log_bytes, page.next_offset if page.pieces else 0),
-        ended=page.ended and following >= page.next_offset,
+        ended=page.ended and next_offset >= page.next_offset,
         text=text,
         matches=[],
     )

@@ -11,7 +11,7 @@ from debug_server.service.digest import Digest, Excerpt
 
 WaitSeconds = Annotated[
     float,
-    Field(gt=0, le=3600, description="Answer after this long even if the command still runs; it carries on."),
+    Field(gt=0, le=3600, description="Return after this time even if the command still runs; it continues."),
 ]
 
 
@@ -21,29 +21,29 @@ class RunArguments(m.StartRun):
     wait_seconds: WaitSeconds = 600.0
 
 
-class WaitArguments(m.CommandId):
+class WaitArguments(m.CommandRef):
     """A command, and how long to wait for it."""
 
     wait_seconds: WaitSeconds = 600.0
 
 
-class ReadLogArguments(m.CommandId):
+class ReadLogArguments(m.CommandRef):
     """A part of a log: from an offset, the last lines, or the lines with a text."""
 
-    offset: Annotated[int, Field(ge=0, le=2**62, description="Byte to start at, for example a digest's.")] = 0
-    limit: Annotated[int, Field(ge=1, le=1 << 18, description="Bytes at most.")] = 1 << 14
-    tail: Annotated[int | None, Field(ge=1, le=5000, description="The last lines instead; offset is ignored.")] = None
+    offset: Annotated[int, Field(ge=0, le=2**62, description="Offset in bytes, for example one from a digest.")] = 0
+    limit: Annotated[int, Field(ge=1, le=1 << 18, description="Maximum number of bytes.")] = 1 << 14
+    tail: Annotated[int | None, Field(ge=1, le=5000, description="Read this many last lines; ignores offset.")] = None
     grep: Annotated[
         str | None,
         Field(
             min_length=1,
             max_length=1000,
-            description="Only lines that hold this text, from offset on. `a|b`: either; `a.*b`: a and later b. "
+            description="Return only lines that contain this text, from offset on. `a|b`: a or b; `a.*b`: a, then b. "
             "Nothing else is special.",
         ),
     ] = None
-    ignore_case: Annotated[bool, Field(description="For grep.")] = False
-    max_matches: Annotated[int, Field(ge=1, le=500, description="For grep.")] = 50
+    ignore_case: Annotated[bool, Field(description="Whether grep ignores case.")] = False
+    max_matches: Annotated[int, Field(ge=1, le=500, description="Maximum number of lines that grep returns.")] = 50
 
 
 class LogText(m.Reply):
@@ -58,7 +58,7 @@ class LogText(m.Reply):
     matches: list[Excerpt]  # with grep, instead of the text
 
 
-class SessionLogsArguments(m.SessionId):
+class SessionLogsArguments(m.SessionRef):
     """A session, and how many of its last commands."""
 
     limit: Annotated[int, Field(ge=1, le=20)] = 3
@@ -84,11 +84,11 @@ class RunAnswer(CommandDigest):
     artifacts: list[m.ArtifactReply]
 
 
-class ReadArtifactArguments(m.ArtifactId):
+class ReadArtifactArguments(m.ArtifactRef):
     """A range of bytes of an artifact."""
 
     offset: Annotated[int, Field(ge=0, le=2**62)] = 0
-    limit: Annotated[int, Field(ge=1, le=1 << 20, description="Bytes at most.")] = 1 << 16
+    limit: Annotated[int, Field(ge=1, le=1 << 20, description="Maximum number of bytes.")] = 1 << 16
 
 
 class ArtifactPart(m.Reply):

@@ -30,7 +30,7 @@ class Resource:
 
     template: UriTemplate
     name: str
-    sentence: str
+    description: str
     mime_type: str | None
     read: Read
 
@@ -39,7 +39,7 @@ class Resource:
         return types.ResourceTemplate(
             uri_template=self.template.template,
             name=self.name,
-            description=self.sentence,
+            description=self.description,
             mime_type=self.mime_type,
         )
 
@@ -53,7 +53,7 @@ async def _log(call: Call, values: Mapping[str, Any]) -> ReadResourceContents:
 
 async def _artifact(call: Call, values: Mapping[str, Any]) -> ReadResourceContents:
     call.require("get_artifact")
-    request: m.ArtifactId = decoded(m.ArtifactId, values, of="the address of an artifact")
+    request: m.ArtifactRef = decoded(m.ArtifactRef, values, of="the address of an artifact")
     artifact, path = await locate(call, request.session_id, request.artifact_id)
     data, size = await asyncio.to_thread(read_bytes, path, 0, _ARTIFACT_BYTES)
     if size > len(data):
@@ -71,14 +71,14 @@ RESOURCES = (
     Resource(
         template=UriTemplate.parse("debug-server://commands/{command_id}/log{?offset,limit}"),
         name="command_log",
-        sentence=f"A command's log, up to {_LOG_BYTES} bytes from an offset; the next one is `_meta.next_offset`.",
+        description=f"A command's log, up to {_LOG_BYTES} bytes from an offset; the next one is `_meta.next_offset`.",
         mime_type="text/plain",
         read=_log,
     ),
     Resource(
         template=UriTemplate.parse("debug-server://sessions/{session_id}/artifacts/{artifact_id}"),
         name="artifact",
-        sentence="A file kept from a command.",
+        description="A file kept from a command.",
         mime_type=None,
         read=_artifact,
     ),

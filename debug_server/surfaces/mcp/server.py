@@ -27,8 +27,8 @@ from debug_server.surfaces.mcp.tools import IDEMPOTENCY_KEY, TOOLS, Tool
 INSTRUCTIONS = """\
 Runs commands on commits of registered git repositories, each in a private workspace, and keeps every log.
 For one command use `run`. For several in one workspace: session_create, submit_command, wait_command, session_close.
-Answers hold a digest of the log; @N is a byte offset in it: read_log reads on from there, or searches with grep.
-Commands outlive calls: when one takes long, wait_command again; cancel_command ends it."""
+Answers contain a digest of the log; @N is a byte offset in the log: read_log reads from there, or searches with grep.
+A command continues after a call has returned: call wait_command again, or cancel_command to end it."""
 
 
 def build_mcp(service: Service, *, caller: Caller | None = None) -> MCPServer[Any]:
@@ -110,7 +110,7 @@ def _described() -> list[types.Tool]:
 def _key(value: object) -> str | None:
     if value is None or isinstance(value, str):
         return value
-    raise InvalidInputError(f"{IDEMPOTENCY_KEY}={value!r:.64} must be a text")
+    raise InvalidInputError(f"{IDEMPOTENCY_KEY}={value!r:.64} must be a string")
 
 
 async def _called(tool: Tool, call: Call, arguments: dict[str, Any]) -> m.Reply:

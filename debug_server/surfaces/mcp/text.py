@@ -69,9 +69,9 @@ def _list(reply: m.RepositoryList | m.SessionList | m.CommandList | m.ArtifactLi
     lines = [text_of(item) for item in items[:_SHOWN_ITEMS]]
     if len(items) > _SHOWN_ITEMS:
         lines.append(f"… and {len(items) - _SHOWN_ITEMS} more in the structured content")
-    following = getattr(reply, "next_after", None)
-    if following is not None and items:
-        lines.append(f"next page: after={following}")
+    next_after = getattr(reply, "next_after", None)
+    if next_after is not None and items:
+        lines.append(f"next page: after={next_after}")
     return "\n".join(lines) or "none"
 
 
@@ -85,7 +85,7 @@ def _diff(reply: m.SessionDiff) -> str:
 @text_of.register
 def _log(reply: LogText) -> str:
     span = f"[bytes {reply.offset}-{reply.next_offset} of {reply.log_bytes}"
-    span += "; the command has ended, this is all]" if reply.ended else f"; go on with offset={reply.next_offset}]"
+    span += "; the command has ended, end of log]" if reply.ended else f"; continue with offset={reply.next_offset}]"
     lines = [f"@{item.offset} {item.text}" for item in reply.matches]
     body = "\n".join(lines) if lines else reply.text
     return f"{body}\n{span}" if body else span
@@ -94,7 +94,7 @@ def _log(reply: LogText) -> str:
 @text_of.register
 def _part(reply: ArtifactPart) -> str:
     data = reply.data if reply.encoding == "utf-8" else f"({len(reply.data)} characters of base64, see `data`)"
-    more = f"\n[go on with offset={reply.next_offset}]" if reply.next_offset is not None else ""
+    more = f"\n[continue with offset={reply.next_offset}]" if reply.next_offset is not None else ""
     return data + more
 
 
@@ -102,7 +102,7 @@ def _part(reply: ArtifactPart) -> str:
 def _digested(reply: CommandDigest) -> str:
     head = text_of(reply.command)
     if reply.command.finished_at is None:
-        head += f"\nIt is not over: call wait_command with command_id={reply.command.id}, or cancel_command."
+        head += f"\nIt has not ended: call wait_command with command_id={reply.command.id}, or cancel_command."
     if reply.digest is None:
         return head + "\nThe log is not shown: the token lacks sessions:read or artifacts:read."
     return head + "\n" + digest_text(reply.digest)
@@ -145,11 +145,11 @@ def _failing(digest: Digest) -> str:
 
 def _tracebacks(digest: Digest) -> str:
     lines = [f"  @{item.offset} {item.where or '?'}: {item.text}" for item in digest.tracebacks]
-    return "raised:\n" + "\n".join(lines) if lines else ""
+    return "tracebacks:\n" + "\n".join(lines) if lines else ""
 
 
 def _repeats(digest: Digest) -> str:
-    return _folded("repeated most", digest.repeats)
+    return _folded("repeated lines", digest.repeats)
 
 
 def _folded(title: str, items: list[FoldedLine]) -> str:

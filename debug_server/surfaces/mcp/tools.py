@@ -23,12 +23,12 @@ _KEY_SCHEMA = {
     "type": "string",
     "minLength": 1,
     "maxLength": 255,
-    "description": "Your name for this call: repeated under it, it is not done twice but answered as before.",
+    "description": "A repeated call with the same key is not performed again; it returns the first reply.",
 }
 
-EXCEPTIONS = {
-    "follow_log": "a tool answers once: wait_command follows the log, tells the progress and answers with a digest",
-    "follow_events": "a tool answers once: read_events goes on from the cursor `after`",
+OPERATIONS_WITHOUT_TOOL = {
+    "follow_log": "a tool returns once: wait_command follows the log, reports progress and returns a digest",
+    "follow_events": "a tool returns once: read_events continues from the cursor `after`",
 }
 
 
@@ -37,7 +37,7 @@ class Tool:
     """One tool; ``operation`` is None for a tool that only combines others."""
 
     name: str
-    sentence: str
+    description: str
     request: type[m.Request]
     reply: type[m.Reply]
     run: Handler
@@ -53,7 +53,7 @@ class Tool:
             schema["properties"] = {**schema.get("properties", {}), IDEMPOTENCY_KEY: _KEY_SCHEMA}
         return types.Tool(
             name=self.name,
-            description=self.sentence,
+            description=self.description,
             input_schema=_brief({"properties": {}, **schema}),
             output_schema=_brief(self.reply.model_json_schema(mode="serialization")),
             annotations=types.ToolAnnotations(
@@ -81,7 +81,7 @@ async def _run(call: Call, request: t.RunArguments) -> m.Reply:
     if not call.may_read_logs():
         return t.RunAnswer(command=started.command, digest=None, session_id=started.session.id, artifacts=[])
     command, digest = await watch(call, started.command.id, request.wait_seconds)
-    listed = await call.service.artifacts.page(call.caller, m.SessionPage(session_id=command.session_id))
+    listed = await call.service.artifacts.page(call.caller, m.SessionListRequest(session_id=command.session_id))
     return t.RunAnswer(command=command, digest=digest, session_id=command.session_id, artifacts=listed.items)
 
 
@@ -94,7 +94,7 @@ async def _wait(call: Call, request: t.WaitArguments) -> m.Reply:
     return t.CommandDigest(command=await call.service.commands.wait(call.caller, waited), digest=None)
 
 
-async def _log_digest(call: Call, request: m.CommandId) -> m.Reply:
+async def _log_digest(call: Call, request: m.CommandRef) -> m.Reply:
     call.require("read_log")
     command = await call.service.commands.get(call.caller, request)
     return t.CommandDigest(command=command, digest=await digest_so_far(call, command))
@@ -105,7 +105,7 @@ async def _session_logs(call: Call, request: t.SessionLogsArguments) -> m.Reply:
     last: deque[m.CommandReply] = deque(maxlen=request.limit)
     after: int | None = 0
     while after is not None:
-        page = m.SessionPage(session_id=request.session_id, after=after, limit=_PAGE)
+        page = m.SessionListRequest(session_id=request.session_id, after=after, limit=_PAGE)
         listed = await call.service.commands.page(call.caller, page)
         last.extend(listed.items)
         after = listed.next_after
@@ -119,7 +119,7 @@ def _narrowed(kind: type[m.Request], request: m.Request) -> m.Request:
     return kind.model_construct(**{name: getattr(request, name) for name in kind.model_fields})
 
 
-def _rendering(operation: str) -> Handler:
+def _operation_handler(operation: str) -> Handler:
     async def run(call: Call, request: m.Request) -> m.Reply:
         return await call.perform(operation, request)
 
@@ -131,10 +131,10 @@ def _of(operation: str, name: str, *, destructive: bool = False, note: str = "")
     row = OPERATIONS[operation]
     return Tool(
         name=name,
-        sentence=f"{row.sentence} {note}".strip(),
+        description=f"{row.summary} {note}".strip(),
         request=row.request,
         reply=row.reply,
-        run=_rendering(operation),
+        run=_operation_handler(operation),
         operation=operation,
         read_only=row.route.method == "GET",
         destructive=destructive,
@@ -145,7 +145,7 @@ def _of(operation: str, name: str, *, destructive: bool = False, note: str = "")
 _ALL = [
     Tool(
         name="run",
-        sentence="Run one command on a commit (and a patch) of a repository: opens a session, runs, closes it, and"
+        description="Run one command on a commit (and a patch) of a repository: opens a session, runs, closes it, and"
         " answers with the exit code and a digest of the log. A call that is cut off leaves the command running:"
         " session_list finds it.",
         request=t.RunArguments,
@@ -167,7 +167,7 @@ _ALL = [
     _of("list_commands", "session_commands"),
     Tool(
         name="session_logs",
-        sentence="Digests of the logs of a session's last commands.",
+        description="Digests of the logs of a session's last commands.",
         request=t.SessionLogsArguments,
         reply=t.SessionLogs,
         run=_session_logs,
@@ -175,14 +175,14 @@ _ALL = [
     ),
     _of("debug_session", "session_debug"),
     _of("diff_session", "session_diff"),
-    _of("reset_session", "session_reset", destructive=True, note="What was changed is lost."),
+    _of("reset_session", "session_reset", destructive=True, note="Changes are lost."),
     _of("fork_session", "session_fork"),
     _of("close_session", "session_close", destructive=True),
-    _of("submit_command", "submit_command", note="Answers at once; wait_command waits for the end."),
+    _of("submit_command", "submit_command", note="Returns at once; wait_command waits until it ends."),
     _of("get_command", "command_info"),
     Tool(
         name="wait_command",
-        sentence="Wait for a command to end, with progress, and answer with its exit code and a digest of its log.",
+        description="Wait for a command to end, with progress, and answer with its exit code and a digest of its log.",
         request=t.WaitArguments,
         reply=t.CommandDigest,
         run=_wait,
@@ -194,7 +194,7 @@ _ALL = [
     _of("write_stdin", "write_stdin"),
     Tool(
         name="read_log",
-        sentence="Part of a command's log: from a byte offset, the last lines (tail), or the lines with a text (grep).",
+        description="Part of a command's log: from a byte offset, the last lines (tail), or lines with a text (grep).",
         request=t.ReadLogArguments,
         reply=t.LogText,
         run=read_text,
@@ -203,8 +203,8 @@ _ALL = [
     ),
     Tool(
         name="log_digest",
-        sentence="What a command's log says so far: first error, failing tests, tracebacks, repeated lines, ends.",
-        request=m.CommandId,
+        description="Digest of a log so far: first error, failing tests, tracebacks, repeats, first and last lines.",
+        request=m.CommandRef,
         reply=t.CommandDigest,
         run=_log_digest,
         read_only=True,
@@ -213,7 +213,7 @@ _ALL = [
     _of("get_artifact", "artifact_info"),
     Tool(
         name="read_artifact",
-        sentence="Bytes of an artifact from an offset, as text or base64.",
+        description="Bytes of an artifact from an offset, as text or base64.",
         request=t.ReadArtifactArguments,
         reply=t.ArtifactPart,
         run=read_part,
@@ -232,6 +232,6 @@ _ALL = [
     _of("health", "health"),
 ]
 
-_rendered = {tool.operation for tool in _ALL} | EXCEPTIONS.keys()
+_rendered = {tool.operation for tool in _ALL} | OPERATIONS_WITHOUT_TOOL.keys()
 _ALL += [_of(name, name) for name in OPERATIONS if name not in _rendered]  # the tools with the name of their operation
 TOOLS: dict[str, Tool] = {tool.name: tool for tool in _ALL}

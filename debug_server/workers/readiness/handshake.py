@@ -1,4 +1,4 @@
-"""Ready by handshake: somebody talks to the worker over its stdin and stdout, and goes on talking."""
+"""Ready by handshake: a client protocol on the worker's stdin and stdout, which keeps the channel afterwards."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ class HandshakeProbe(Probe):
         assert isinstance(readiness, HandshakeReadiness)
         handshake = self._context.handshakes.get(readiness.protocol)
         if handshake is None:
-            known = ", ".join(sorted(self._context.handshakes)) or "none is known here"
-            raise ProbeFailedError(f"unknown protocol {readiness.protocol!r}: use one of {known}")
+            known = ", ".join(sorted(self._context.handshakes)) or "none"
+            raise ProbeFailedError(f"unknown protocol {readiness.protocol!r}; supported protocols: {known}")
         self.conversation = await handshake(channel)
         return self.conversation.details
 

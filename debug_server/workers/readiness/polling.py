@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import itertools
 import os
 from collections.abc import Mapping
 from typing import Any
 
 from debug_server.disk import remove_tree
+from debug_server.errors import AccessError
 from debug_server.model import ExitReason, ExitRecord, Limits
 from debug_server.runner import child_environment
 from debug_server.runner.launch import LaunchOrder, launch
 from debug_server.runner.limits import plan_limits
 from debug_server.runner.running_command import RunningCommand
+from debug_server.sockets.trust import HttpTrust, TrustedServerUser
 from debug_server.workers.interface import WorkerChannel
 from debug_server.workers.readiness.probe import Probe, ProbeFailedError
 from debug_server.workers.spec import ExecReadiness, HttpReadiness
 
 _OUTPUT_BYTES = 64 << 10
+_OWN_WORKER = TrustedServerUser(advice='check its readiness with a program of yours: readiness = "exec"')
 
 
 class _PollingProbe(Probe):
@@ -30,10 +32,13 @@ class _PollingProbe(Probe):
     async def ready(self, channel: WorkerChannel) -> Mapping[str, Any]:
         """Poll; the details are the number of tries."""
         for tries in itertools.count(1):
-            with contextlib.suppress(ProbeFailedError):
+            try:
                 await self.check()
+            except ProbeFailedError as error:
+                self.failure = str(error)
+                await asyncio.sleep(self._interval)
+            else:
                 return {"tries": tries}
-            await asyncio.sleep(self._interval)
         raise AssertionError("unreachable")
 
 
@@ -51,17 +56,27 @@ class HttpProbe(_PollingProbe):
         return readiness
 
     async def check(self) -> None:
-        """ProbeFailedError unless the answer is 2xx."""
+        """ProbeFailedError unless the answer is 2xx, in time and from a worker of this user's; its body is not read."""
         import httpx  # imported late: costs 0.1 s, and few workers use it
 
-        url = self._readiness.url
+        url, timeout = self._readiness.url, self._readiness.timeout
+        trust = HttpTrust(_OWN_WORKER, connection_error=httpx.ConnectError)
+        client = httpx.AsyncClient(
+            timeout=timeout,
+            trust_env=False,
+            headers={"Accept-Encoding": "identity"},
+            event_hooks={"request": [] if url.startswith("https://") else [trust.async_hook]},
+        )
         try:
-            async with httpx.AsyncClient(timeout=self._readiness.timeout, trust_env=False) as client:
-                answer = await client.get(url)
+            async with asyncio.timeout(timeout), client, client.stream("GET", url) as answer:
+                if not answer.is_success:
+                    raise ProbeFailedError(f"{url} answers {answer.status_code}")
+        except TimeoutError as error:
+            raise ProbeFailedError(f"{url} does not answer within {timeout:g} s") from error
+        except AccessError as error:  # another user has the port
+            raise ProbeFailedError(str(error)) from error
         except (httpx.HTTPError, httpx.InvalidURL) as error:
             raise ProbeFailedError(f"{url} does not answer: {error or type(error).__name__}") from error
-        if not answer.is_success:
-            raise ProbeFailedError(f"{url} answers {answer.status_code}")
 
 
 class ExecProbe(_PollingProbe):
@@ -109,7 +124,7 @@ class ExecProbe(_PollingProbe):
             command_id=0,
             attempt=number,
             argv=self._readiness.argv,
-            env=child_environment.build(
+            env=child_environment.command_variables(
                 child_environment.default_base(os.environ),
                 environment={},
                 overrides=context.spec.environment(),
@@ -123,7 +138,7 @@ class ExecProbe(_PollingProbe):
         running = launch(context.runner.pool, self._folder, order)
         started.append(running)
         record = running.wait()
-        running.clean()
+        running.dispose()
         for path in self._folder.glob(f"{log_path.name}*"):
             path.unlink(missing_ok=True)
         return record

@@ -36,6 +36,7 @@ class Probe:
         self._context = context
         self._signal = asyncio.Event()  # set when the worker says that it is ready
         self.conversation: Conversation | None = None
+        self.failure: str | None = None  # of the newest check while it was not ready
 
     @property
     def env(self) -> Mapping[str, str]:
@@ -66,7 +67,7 @@ class Probe:
     async def check(self) -> None:
         """ProbeFailedError if it no longer answers; does nothing for kinds that cannot check."""
 
-    def was_ready(self) -> None:
+    def mark_ready(self) -> None:
         """Mark it as ready: it was ready under its previous supervisor."""
         self._signal.set()
 

@@ -53,7 +53,7 @@ def arm(point: str) -> None:
     elif point == "ended":
         Commands.finish = die  # type: ignore[method-assign]
     elif point == "finished":
-        RunningCommand.clean = die  # type: ignore[method-assign]
+        RunningCommand.dispose = die  # type: ignore[method-assign]
 
 
 def main() -> None:

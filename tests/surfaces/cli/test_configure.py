@@ -9,11 +9,11 @@ import pytest
 from debug_server.errors import ConfigurationError
 from debug_server.surfaces.cli.connection import (
     DEFAULT_BASE_URL,
-    Connection,
+    ServerSettings,
     config_file,
-    find_connection,
-    grpc_connection,
-    save_connection,
+    load_grpc_settings,
+    load_server_settings,
+    save_server_settings,
 )
 from tests.servers import ServerProcess
 from tests.surfaces.cli.conftest import Terminal
@@ -27,31 +27,31 @@ def home(tmp_path: Path) -> dict[str, str]:
 
 def test_nothing_configured_means_this_machine(home: dict[str, str]) -> None:
     """Without a file, a variable or a flag there is no server."""
-    assert find_connection({}, home).server is None
+    assert load_server_settings({}, home).server is None
 
 
 def test_a_token_alone_means_the_usual_address(home: dict[str, str]) -> None:
     """A token without an address is for the server's default address."""
-    assert find_connection({}, {**home, "DEBUG_SERVER_TOKEN": "t"}).server == DEFAULT_BASE_URL
+    assert load_server_settings({}, {**home, "DEBUG_SERVER_TOKEN": "t"}).server == DEFAULT_BASE_URL
 
 
 def test_flags_go_above_variables_above_the_file(home: dict[str, str]) -> None:
     """Each source overrides the one below it, setting by setting."""
-    save_connection({"base_url": "http://file", "token": "file", "verify_tls": False}, home)
+    save_server_settings({"base_url": "http://file", "token": "file", "verify_tls": False}, home)
     variables = {**home, "DEBUG_SERVER_URL": "http://variable"}
-    expected = Connection(base_url="http://variable", token="flag", verify_tls=False)
-    assert find_connection({"base_url": None, "token": "flag", "verify_tls": None}, variables) == expected
-    assert find_connection({}, {**variables, "DEBUG_SERVER_VERIFY_TLS": "true"}).verify_tls is True
+    expected = ServerSettings(base_url="http://variable", token="flag", verify_tls=False)
+    assert load_server_settings({"base_url": None, "token": "flag", "verify_tls": None}, variables) == expected
+    assert load_server_settings({}, {**variables, "DEBUG_SERVER_VERIFY_TLS": "true"}).verify_tls is True
 
 
 def test_the_file_is_private_and_keeps_what_is_not_changed(home: dict[str, str]) -> None:
     """Saving a token keeps the address; the file is readable by its owner only, whatever it was before."""
-    path = save_connection({"base_url": "https://server", "token": 'o"dd\\'}, home)
+    path = save_server_settings({"base_url": "https://server", "token": 'o"dd\\'}, home)
     path.chmod(0o644)
-    save_connection({"verify_tls": False}, home)
+    save_server_settings({"verify_tls": False}, home)
     assert path == config_file(home)
     assert path.stat().st_mode & 0o777 == 0o600
-    assert find_connection({}, home) == Connection(base_url="https://server", token='o"dd\\', verify_tls=False)
+    assert load_server_settings({}, home) == ServerSettings(base_url="https://server", token='o"dd\\', verify_tls=False)
     assert [item.name for item in path.parent.iterdir()] == ["config.toml"]
 
 
@@ -62,28 +62,28 @@ def test_a_wrong_file_is_named(home: dict[str, str], text: str) -> None:
     path.parent.mkdir()
     path.write_text(text)
     with pytest.raises(ConfigurationError, match=str(path)):
-        find_connection({}, home)
+        load_server_settings({}, home)
 
 
 def test_a_wrong_variable_is_named(home: dict[str, str]) -> None:
     """A truth value that is none is an error that names the variable."""
     with pytest.raises(ConfigurationError, match="DEBUG_SERVER_VERIFY_TLS"):
-        find_connection({}, {**home, "DEBUG_SERVER_VERIFY_TLS": "perhaps"})
+        load_server_settings({}, {**home, "DEBUG_SERVER_VERIFY_TLS": "perhaps"})
 
 
 def test_a_token_is_for_its_address(home: dict[str, str]) -> None:
     """A saved token is sent to no other address, however that is named; coming back to an address finds its token."""
-    save_connection({"base_url": "http://one:8000", "token": "first"}, home)
-    save_connection({"base_url": "http://two:8000/"}, home)
-    assert find_connection({}, home).token is None
-    save_connection({"token": "second"}, home)
-    assert find_connection({}, home).token == "second"
-    assert find_connection({"base_url": "http://ONE:8000/"}, home).token == "first"
-    assert find_connection({}, {**home, "DEBUG_SERVER_URL": "http://evil:8000"}).token is None
-    assert find_connection({}, {**home, "DEBUG_SERVER_URL": "https://two:8000"}).token is None
-    save_connection({"base_url": "http://one:8000"}, home)
-    assert find_connection({}, home).token == "first"
-    assert find_connection({"base_url": "http://two:8000"}, home).token == "second"
+    save_server_settings({"base_url": "http://one:8000", "token": "first"}, home)
+    save_server_settings({"base_url": "http://two:8000/"}, home)
+    assert load_server_settings({}, home).token is None
+    save_server_settings({"token": "second"}, home)
+    assert load_server_settings({}, home).token == "second"
+    assert load_server_settings({"base_url": "http://ONE:8000/"}, home).token == "first"
+    assert load_server_settings({}, {**home, "DEBUG_SERVER_URL": "http://evil:8000"}).token is None
+    assert load_server_settings({}, {**home, "DEBUG_SERVER_URL": "https://two:8000"}).token is None
+    save_server_settings({"base_url": "http://one:8000"}, home)
+    assert load_server_settings({}, home).token == "first"
+    assert load_server_settings({"base_url": "http://two:8000"}, home).token == "second"
 
 
 def test_a_file_of_before_is_read(home: dict[str, str]) -> None:
@@ -91,24 +91,26 @@ def test_a_file_of_before_is_read(home: dict[str, str]) -> None:
     path = config_file(home)
     path.parent.mkdir()
     path.write_text('base_url = "http://server:9000"\ntoken = "t"\nverify_tls = false\n')
-    assert find_connection({}, home) == Connection(base_url="http://server:9000", token="t", verify_tls=False)
+    assert load_server_settings({}, home) == ServerSettings(base_url="http://server:9000", token="t", verify_tls=False)
     path.write_text('token = "t"\n')
-    assert (find_connection({}, home).token, find_connection({}, home).server) == ("t", DEFAULT_BASE_URL)
+    assert (load_server_settings({}, home).token, load_server_settings({}, home).server) == ("t", DEFAULT_BASE_URL)
 
 
 def test_a_token_for_grpc(home: dict[str, str]) -> None:
     """A token of this machine's server goes to that server's gRPC port; any other port's is saved by itself."""
-    save_connection({"base_url": "http://other:8000", "token": "elsewhere"}, home)
-    save_connection({"base_url": "http://localhost:8000", "token": "first"}, home)
-    save_connection({"base_url": "grpc://127.0.0.1:6000", "token": "other"}, home)
-    assert find_connection({}, home) == Connection(base_url="http://localhost:8000", token="first")
-    assert grpc_connection("127.0.0.1:6001", {}, home, own_port=6001).token == "first"
-    assert grpc_connection("127.0.0.1:6001", {}, home, own_port=6001, own_url="http://127.0.0.1:8000").token == "first"
-    assert grpc_connection("127.0.0.1:6001", {}, home, own_port=6001, own_url="http://127.0.0.1:9").token is None
-    assert grpc_connection("127.0.0.1:6000", {}, home, own_port=6001).token == "other"
-    assert grpc_connection("127.0.0.1:6002", {}, home, own_port=6001).token is None
-    assert grpc_connection("other:50051", {}, home).token is None, "nobody knows whose port that is"
-    assert grpc_connection("evil:50051", {}, {**home, "DEBUG_SERVER_TOKEN": "given"}).token == "given"
+    save_server_settings({"base_url": "http://other:8000", "token": "elsewhere"}, home)
+    save_server_settings({"base_url": "http://localhost:8000", "token": "first"}, home)
+    save_server_settings({"base_url": "grpc://127.0.0.1:6000", "token": "other"}, home)
+    assert load_server_settings({}, home) == ServerSettings(base_url="http://localhost:8000", token="first")
+    assert load_grpc_settings("127.0.0.1:6001", {}, home, own_port=6001).token == "first"
+    assert (
+        load_grpc_settings("127.0.0.1:6001", {}, home, own_port=6001, own_url="http://127.0.0.1:8000").token == "first"
+    )
+    assert load_grpc_settings("127.0.0.1:6001", {}, home, own_port=6001, own_url="http://127.0.0.1:9").token is None
+    assert load_grpc_settings("127.0.0.1:6000", {}, home, own_port=6001).token == "other"
+    assert load_grpc_settings("127.0.0.1:6002", {}, home, own_port=6001).token is None
+    assert load_grpc_settings("other:50051", {}, home).token is None, "nobody knows whose port that is"
+    assert load_grpc_settings("evil:50051", {}, {**home, "DEBUG_SERVER_TOKEN": "given"}).token == "given"
 
 
 def test_a_token_that_others_do_not_see(alone: Terminal, server: ServerProcess) -> None:
@@ -141,9 +143,9 @@ def test_whose_server_it_is(alone: Terminal) -> None:
 def test_an_address_that_is_none_is_refused(home: dict[str, str], url: str) -> None:
     """Saved, in a variable or as a flag; the error names it, and nothing is saved."""
     for refused in (
-        lambda: save_connection({"base_url": url}, home),
-        lambda: find_connection({}, {**home, "DEBUG_SERVER_URL": url}),
-        lambda: find_connection({"base_url": url}, home),
+        lambda: save_server_settings({"base_url": url}, home),
+        lambda: load_server_settings({}, {**home, "DEBUG_SERVER_URL": url}),
+        lambda: load_server_settings({"base_url": url}, home),
     ):
         with pytest.raises(ConfigurationError, match="the server's address"):
             refused()

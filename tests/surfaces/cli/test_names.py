@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from debug_server.errors import InvalidInputError
+from debug_server.surfaces.cli import artifact
 from debug_server.surfaces.cli.artifact import target_of
 from tests.running import ROOT
 from tests.surfaces.cli.conftest import Terminal
@@ -25,7 +27,36 @@ def test_a_server_chooses_no_hidden_or_existing_file(
     for output in (None, tmp_path):
         with pytest.raises(InvalidInputError, match="--output FILE"):
             target_of(name, output)
+    with pytest.raises(InvalidInputError, match="in /dev"):
+        target_of(name, Path("/dev/null"))
     assert target_of("out/new", None) == Path("new") and target_of(name, Path("mine")) == Path("mine")
+
+
+def test_a_link_that_comes_after_the_check(
+    terminal: Terminal, project: Callable[[], str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where the folder's owner puts one at the artifact's name just before it is written, nothing is written there."""
+    keep = ("--artifact", "report.txt", "-f", "--", "sh", "-c", "echo theirs > report.txt")
+    terminal("session", "create", "--repository", project(), "--commit", "main")
+    (session,) = (row["id"] for row in terminal("--json", "session", "list").json[-1:])
+    assert terminal("command", "submit", session, *keep).status == 0
+    (found,) = [row for row in terminal("--json", "artifact", "list", session).json if row["name"] == "report.txt"]
+    precious, link = terminal.folder.with_name("precious"), terminal.folder / "report.txt"
+    precious.write_text("mine")
+
+    def checked(name: str, output: Path | None) -> Path:
+        target = target_of(name, output)
+        link.symlink_to(precious)
+        return target
+
+    monkeypatch.setattr(artifact, "target_of", checked)
+    done = terminal("artifact", "download", session, found["id"])
+    assert (done.status, link.is_symlink(), precious.read_text()) == (2, True, "mine"), done
+    assert "exists already" in done.err
+    link.unlink()
+    done = terminal("artifact", "download", session, found["id"], "--output", "report.txt")
+    assert (done.status, link.is_symlink(), precious.read_text()) == (0, False, "mine"), done
+    assert link.read_text() == "theirs\n"
 
 
 def test_the_name_of_a_folder_does_not_steer_the_terminal(tmp_path: Path) -> None:

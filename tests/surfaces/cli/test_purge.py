@@ -167,12 +167,12 @@ def test_a_link_says_what_it_leads_to(tmp_path: Path, program: Program) -> None:
         status, out, _ = said(program("purge", *arguments))
         assert (
             status == 2
-            and f".artifacts is a link, which stays; it leads to\ndata folder {real} (" in out
+            and f".artifacts is a link and stays; its target is\ndata folder {real} (" in out
             and real.exists()
         )
     status, out, errors = said(program("purge", "--yes"))
     assert status == 0, errors
-    assert f"it leads to\ndata folder {real} (" in out
+    assert f"its target is\ndata folder {real} (" in out
     assert not real.exists() and real.parent.exists() and (tmp_path / ".artifacts").is_symlink()
 
 
@@ -184,7 +184,7 @@ def test_a_damaged_handle_is_one_line(tmp_path: Path, program: Program) -> None:
     (run_dir / "handle.json").write_text("{}")
     status, out, errors = said(program("purge"))
     assert status == 2 and errors.count("\n") == 1
-    assert "  damaged, nothing is ended for it: keepers/7-1: handle.json has no 'keeper'\n" in out
+    assert "  damaged, no process is ended for it: keepers/7-1: handle.json has no 'keeper'\n" in out
     status, out, errors = said(program("--json", "purge", "--yes"))
     assert status == 0, errors
     assert json.loads(out)["damaged"] == ["keepers/7-1: handle.json has no 'keeper'"]

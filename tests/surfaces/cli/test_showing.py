@@ -16,10 +16,10 @@ from debug_server.model.signals import signal_number
 from debug_server.surfaces.cli import event_stream, events
 from debug_server.surfaces.cli.invocation import Invocation
 from debug_server.surfaces.cli.log_lines import LineLog, RawLog, json_log, show, text_log
-from debug_server.surfaces.cli.main import hoisted
-from debug_server.surfaces.cli.output import Output, cell, tell
+from debug_server.surfaces.cli.main import move_json_flag_first
+from debug_server.surfaces.cli.output import Output, cell, print_notice
 from debug_server.surfaces.cli.remotes import name_for
-from debug_server.surfaces.cli.words import duration, pairs, patch_text, values
+from debug_server.surfaces.cli.words import duration, json_pairs, pairs, patch_text
 
 WHEN = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 
@@ -125,9 +125,9 @@ def test_lines_of_runners_are_lines(capsys: pytest.CaptureFixture[str]) -> None:
 def test_names_of_others_do_not_steer_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     """A file's name may hold what moves a cursor or sets a title: sentences, errors and JSON show it harmlessly."""
     name = "\x1b]0;owned\x07\x9b2Jreport\r.xml"
-    Output(as_json=False).say(f"{name} has 3 bytes\nand\tmore", {})
-    Output(as_json=True).say("", {"name": name})
-    tell(f"fetching {name}")
+    Output(as_json=False).result(f"{name} has 3 bytes\nand\tmore", {})
+    Output(as_json=True).result("", {"name": name})
+    print_notice(f"fetching {name}")
     Invocation(programs=None, flags={}).report(NotFoundError(name))  # type: ignore[arg-type]
     out, err = capsys.readouterr()
     assert [part for part in out + err if not part.isprintable() and part not in "\n\t"] == []
@@ -169,7 +169,7 @@ def test_words_that_cannot_be_read_are_named(tmp_path: Path) -> None:
 def test_words_that_can_be_read() -> None:
     """Values keep what follows the first sign, JSON values mean what they say, signals have three spellings."""
     assert pairs(["A=b=c", "D="], flag="--env") == {"A": "b=c", "D": ""}
-    assert values(["n=7", "t=true", "s=text"], flag="--metadata") == {"n": 7, "t": True, "s": "text"}
+    assert json_pairs(["n=7", "t=true", "s=text"], flag="--metadata") == {"n": 7, "t": True, "s": "text"}
     assert [signal_number(text) for text in ("9", "kill", "SIGKILL")] == [9, 9, 9]
     assert name_for("git@host:team/tool.git") == name_for("https://host/tool") == "tool"
     assert name_for(os.getcwd()) == Path.cwd().name
@@ -177,9 +177,21 @@ def test_words_that_can_be_read() -> None:
 
 def test_json_may_stand_anywhere_before_somebody_elses_flags() -> None:
     """--json is ours before the program to run, and the program's own after it."""
-    assert hoisted(["session", "list", "--json"]) == ["--json", "session", "list"]
-    assert hoisted(["run", "--", "tool", "--json"]) == ["run", "--", "tool", "--json"]
-    assert hoisted(["command", "submit", "1", "tool", "--json"]) == ["command", "submit", "1", "tool", "--json"]
-    assert hoisted(["repo", "add", "run", "--json"]) == ["--json", "repo", "add", "run"]
-    assert hoisted(["--token", "run", "token", "list", "--json"]) == ["--json", "--token", "run", "token", "list"]
-    assert hoisted([]) == []
+    assert move_json_flag_first(["session", "list", "--json"]) == ["--json", "session", "list"]
+    assert move_json_flag_first(["run", "--", "tool", "--json"]) == ["run", "--", "tool", "--json"]
+    assert move_json_flag_first(["command", "submit", "1", "tool", "--json"]) == [
+        "command",
+        "submit",
+        "1",
+        "tool",
+        "--json",
+    ]
+    assert move_json_flag_first(["repo", "add", "run", "--json"]) == ["--json", "repo", "add", "run"]
+    assert move_json_flag_first(["--token", "run", "token", "list", "--json"]) == [
+        "--json",
+        "--token",
+        "run",
+        "token",
+        "list",
+    ]
+    assert move_json_flag_first([]) == []

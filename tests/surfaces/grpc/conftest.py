@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from debug_server.app import Local
-from debug_server.surfaces.grpc import ConnectionBounds
+from debug_server.surfaces.grpc import ConnectionLimits
 from tests.repositories import make_repository
 from tests.surfaces.grpc.serving import Served, serving
 
@@ -25,8 +25,8 @@ def play(tmp_path: Path, nothing_left: None) -> Iterator[Play]:
     config.write_text(f'[paths]\nartifacts = "{tmp_path}/artifacts"\n[runner]\nkill_grace = 0.2\n')
     with Local.open(config=config, environ={}, database_url=f"sqlite:///{tmp_path}/metadata.db") as local:
 
-        async def served(scene: Scene, bounds: ConnectionBounds | None) -> None:
-            async with serving(local, repository, bounds) as stage:
+        async def served(scene: Scene, limits: ConnectionLimits | None) -> None:
+            async with serving(local, repository, limits) as stage:
                 await scene(stage)
 
-        yield lambda scene, bounds=None: asyncio.run(served(scene, bounds))
+        yield lambda scene, limits=None: asyncio.run(served(scene, limits))

@@ -14,9 +14,9 @@ import grpc
 from grpc import aio
 
 from debug_server.app import Local
-from debug_server.messages import Page, SessionId
+from debug_server.messages import ListRequest, SessionRef
 from debug_server.service import LOCAL, Service
-from debug_server.surfaces.grpc import ConnectionBounds, build_server
+from debug_server.surfaces.grpc import ConnectionLimits, build_server
 from debug_server.surfaces.grpc.schema import rpc
 
 SECONDS = 100.0
@@ -91,9 +91,9 @@ class Served:
 
 
 @asynccontextmanager
-async def serving(local: Local, repository: Path, bounds: ConnectionBounds | None = None) -> AsyncIterator[Served]:
+async def serving(local: Local, repository: Path, limits: ConnectionLimits | None = None) -> AsyncIterator[Served]:
     """The server, started; its engine stopped and its calls ended afterwards."""
-    server = build_server(local.service, port=0, bounds=bounds)
+    server = build_server(local.service, port=0, limits=limits)
     local.engine.start()
     await server.start()
     _, secret = local.store.tokens.create("admin", ("admin",))
@@ -112,8 +112,8 @@ async def serving(local: Local, repository: Path, bounds: ConnectionBounds | Non
 
 async def _clear(local: Local) -> None:
     """End every session and unmount its workspace: the folder of the test can then be removed."""
-    for session in (await local.service.sessions.page(LOCAL, Page(limit=1000))).items:
-        await local.service.sessions.close(LOCAL, SessionId(session_id=session.id))
+    for session in (await local.service.sessions.page(LOCAL, ListRequest(limit=1000))).items:
+        await local.service.sessions.close(LOCAL, SessionRef(session_id=session.id))
     pool = local.sessions.pool(local.store.repositories.by_name("project"))
     await asyncio.to_thread(pool.reclaim_stale_worktrees, max_idle_age=timedelta(0))
 

@@ -83,7 +83,7 @@ def test_no_room_and_no_token_are_told(play: Play) -> None:
         made = await served.admin.ask("CreateToken", name="short", scopes=["admin"])
         stream = served.client(made.token).follow("FollowLog", command_id=command.id)
         assert (await stream.read()).data == b"up\n"
-        served.service.followers.most = 1
+        served.service.followers.limit = 1
         found, told = await refusal(served.admin.follow("FollowEvents").read())
         assert (found, told["code"]) == (grpc.StatusCode.RESOURCE_EXHAUSTED, "too_many_followers")
         await served.admin.ask("RevokeToken", token_id=made.id)
@@ -175,9 +175,9 @@ def test_a_stranger_does_not_learn_why_a_check_fails(play: Play, monkeypatch: py
     monkeypatch.setattr("debug_server.service.health._MIN_FREE_BYTES", 1 << 80)
 
     async def scene(served: Served) -> None:
-        found = await served.service.health.check(ANONYMOUS, messages.Nothing())
+        found = await served.service.health.check(ANONYMOUS, messages.EmptyRequest())
         assert (found.ok, found.checks["disk"], found.checks["store"]) == (False, "failed", "ok")
-        assert "bytes are free in" in (await served.service.health.check(LOCAL, messages.Nothing())).checks["disk"]
+        assert "bytes are free in" in (await served.service.health.check(LOCAL, messages.EmptyRequest())).checks["disk"]
 
     play(scene)
 

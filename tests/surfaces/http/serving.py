@@ -16,10 +16,13 @@ import uvicorn
 from websockets.sync.client import ClientConnection, connect
 
 from debug_server.app import Local
-from debug_server.app.parts import parts_of
+from debug_server.app.parts import build_parts
 from debug_server.app.server import ServeOptions, uvicorn_config
+from debug_server.runner.open_files import max_connections
 from debug_server.runner.settings import RunnerPaths, RunnerSettings
 from debug_server.surfaces.http import HttpSettings, create_http_app
+from debug_server.surfaces.http.connections import ConnectionLimits, Connections
+from debug_server.surfaces.http.unidentified import UnidentifiedCallers
 from tests.running import ROOT, eventually
 from tests.worktrees.places import small_remote
 
@@ -45,10 +48,12 @@ class Served:
             self.local.service,
             metrics=self.local.telemetry.render,
             settings=HttpSettings(**settings),
-            parts=parts_of(self.local, parts) if parts else (),
+            parts=build_parts(self.local, parts) if parts else (),
         )
         options = ServeOptions(port=0)
-        self._server = uvicorn.Server(uvicorn_config(self.app, options))
+        unidentified = UnidentifiedCallers(recent_tokens=self.local.service.recent_tokens)
+        connections = Connections(ConnectionLimits(max_connections=max_connections()), unidentified=unidentified)
+        self._server = uvicorn.Server(uvicorn_config(self.app, options, connections))
         config = self._server.config
         config.host, config.port = options.host, 0
         self._thread = threading.Thread(target=self._server.run, name="http")

@@ -161,7 +161,7 @@ class Seen:
 
     def __init__(self, most: int) -> None:
         self.clock = Clock()
-        self.all = Connections(ConnectionLimits(most=most), clock=self.clock)
+        self.all = Connections(ConnectionLimits(max_connections=most), clock=self.clock)
         self.cut: list[Connection] = []
 
     def connected(self, phase: Phase = Phase.HEAD, *, known: bool = False) -> Connection:
@@ -182,14 +182,26 @@ def test_who_makes_room() -> None:
     seen = Seen(most=4)
     served = seen.connected(Phase.SERVING, known=True)
     kept = seen.connected(Phase.IDLE, known=True)
-    stranger = seen.connected(Phase.SERVING)
+    unknown = seen.connected(Phase.SERVING)
     silent = seen.connected()
-    for victim in (silent, kept, stranger):
+    for victim in (silent, kept, unknown):
         seen.connected(Phase.SERVING, known=True)
         assert seen.cut.pop() is victim
     assert seen.all.admit() is None and len(seen.all) == 4
-    served.leave()
+    served.mark_closed()
     assert seen.all.admit() is not None
+
+
+def test_unidentified_callers_that_take_no_answer() -> None:
+    """Of those that are served for long, the oldest beyond 64 are cut; no known caller, and none that waits."""
+    seen = Seen(most=1000)
+    held = [seen.connected(Phase.SERVING) for _ in range(70)]
+    for phase in (Phase.TURN, Phase.HEAD, Phase.IDLE):
+        seen.connected(phase)
+    for _ in range(70):
+        seen.connected(Phase.SERVING, known=True)
+    seen.all.sweep()
+    assert seen.cut == held[:6]
 
 
 def test_a_phase_begins_anew() -> None:
@@ -209,7 +221,7 @@ def test_a_phase_begins_anew() -> None:
         seen.all.sweep()
     for _ in range(100):
         seen.clock.now += 20
-        connection.heard(30_000)
+        connection.received(30_000)
         seen.all.sweep()
     assert not ended
     seen.clock.now += 31

@@ -12,9 +12,9 @@ from typing import Any
 import httpx
 import pytest
 
+from debug_server.disk.ownership import Owner
 from debug_server.errors import StoreUnavailableError
 from debug_server.model import WorktreeStatus
-from debug_server.runner.ownership import Owner
 from debug_server.store import open_store
 from tests.running import eventually
 from tests.surfaces.http.serving import SECONDS, Process, Served, answered, refused

@@ -31,7 +31,7 @@ LINE = {"write_id": "1", "data": "hello\n", "close": True}
 
 def test_a_command_about_to_start_is_waited_for(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     """Input for a command that is claimed and not begun yet reaches it; one that waits for its turn can have none."""
-    asked, begun_by = threading.Event(), CommandVerbs._begun_by
+    asked, begun_by = threading.Event(), CommandVerbs._wait_until_started
 
     async def look(verbs: CommandVerbs, command: Command, deadline: float) -> Command:
         if command.id == first:
@@ -42,7 +42,7 @@ def test_a_command_about_to_start_is_waited_for(served: Served, monkeypatch: pyt
         assert asked.wait(100)
         return launch(*arguments)
 
-    monkeypatch.setattr(CommandVerbs, "_begun_by", look)
+    monkeypatch.setattr(CommandVerbs, "_wait_until_started", look)
     monkeypatch.setattr(pipeline, "launch", late)
     session = served.session()
     first = served.submit(session, "cat", stdin=True)

@@ -6,6 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import httpx
 
+from debug_server.config.runner import WorkspacesConfig
 from tests.running import eventually
 from tests.surfaces.http.serving import Served, answered, refused
 
@@ -35,6 +36,25 @@ def test_sessions(served: Served) -> None:
     answered(client.delete(f"/sessions/{first}"), 200)
     served.session(client)
     served.session()  # another's token has its own bounds
+
+
+def test_workspaces_of_a_token_without_quotas(served: Served) -> None:
+    """A token that is no admin's leaves half of the workspaces to others, by opening, forking and running; an admin's
+    and one with a quota of sessions do not."""
+    client, most = served.client(SCOPES), WorkspacesConfig().max_worktrees // 2
+    found = [served.session(client) for _ in range(most)]
+    body = {"repository": "repo", "commit": "HEAD"}
+    message = refused(client.post("/sessions", json=body), 429, "quota_exceeded")["message"]
+    assert f"{most} workspaces" in message
+    refused(client.post("/runs", json={**body, "argv": ["true"]}), 429, "quota_exceeded")
+    refused(client.post(f"/sessions/{found[0]}/fork", json={"count": 1}), 429, "quota_exceeded")
+    served.session()
+    for number in found:
+        answered(client.delete(f"/sessions/{number}"), 200)
+    served.session(client)
+    with_quota = served.client(SCOPES, quotas={"sessions": most + 1})
+    for _ in range(most + 1):
+        served.session(with_quota)
 
 
 def test_commands_that_race(served: Served) -> None:

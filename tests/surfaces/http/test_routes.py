@@ -377,10 +377,10 @@ def test_a_limit_by_another_name(shared: Served) -> None:
     """A name of the settings' is answered with the one that is meant here, an unknown one with all that there are."""
     body = {"repository": "repo", "commit": "HEAD", "argv": ["true"]}
     for given, said in {
-        "memory": "the name in requests is memory_bytes,",
-        "output": "the name in requests is output_bytes,",
-        "file_size": "the name in requests is file_size_bytes,",
-        "idle_timeout": "the name in requests is idle_seconds,",
+        "memory": "in requests this limit is named memory_bytes,",
+        "output": "in requests this limit is named output_bytes,",
+        "file_size": "in requests this limit is named file_size_bytes,",
+        "idle_timeout": "in requests this limit is named idle_seconds,",
         "nonsense": f"use one of {', '.join(sorted(LIMITS))}",
     }.items():
         error = refused(shared.admin.post("/runs", json={**body, "limits": {given: "64M"}}), 422, "invalid_input")

@@ -96,7 +96,7 @@ def test_a_server_that_is_killed_again_and_again(processes: Processes, secret: s
 
 @pytest.mark.usefixtures("nothing_left")
 def test_drain(processes: Processes, secret: str, port: int, base: Path) -> None:
-    """After SIGTERM: not ready, POSTs get a retriable 503, followers are cut off, the server ends, commands go on."""
+    """After SIGTERM: not ready, POSTs get a retryable 503, followers are cut off, the server ends, commands go on."""
     # A drain that is over before everything was asked shows nothing: then the next one takes longer.
     assert any(_drained(processes, secret, port, base / f"go-{seconds}", seconds) for seconds in (4, 16, 64))
 
@@ -146,7 +146,7 @@ def _drained(processes: Processes, secret: str, port: int, go: Path, seconds: in
 def test_the_first_token_is_shown_once(processes: Processes) -> None:
     """A new store's first start prints an admin token that works; the second start prints none."""
     process = processes().started()
-    assert process.said[0].startswith("admin token, shown this once: ")
+    assert process.said[0].startswith("admin token, shown only once: ")
     with open_client(process, process.said[0].split()[-1]) as client:
         assert answered(client.get("/whoami"), 200)["scopes"] == ["admin"]
         # The same server and the same token for the Model Context Protocol.

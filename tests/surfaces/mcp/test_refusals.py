@@ -19,7 +19,7 @@ from debug_server.messages import OPERATIONS
 from debug_server.service import ERRORS
 from debug_server.surfaces.mcp.calls import decoded
 from debug_server.surfaces.mcp.refusal import ERROR_KEY
-from debug_server.surfaces.mcp.tools import EXCEPTIONS, TOOLS
+from debug_server.surfaces.mcp.tools import OPERATIONS_WITHOUT_TOOL, TOOLS
 from tests.surfaces.mcp.peers import (
     COMMAND,
     Http,
@@ -38,7 +38,7 @@ ACCEPT = {"Accept": "application/json, text/event-stream", "Content-Type": "appl
 def test_every_operation_has_a_tool() -> None:
     """Parity: each operation of the table is one tool or an exception with a reason, and no tool names another."""
     rendered = [tool.operation for tool in TOOLS.values() if tool.operation is not None]
-    assert sorted([*rendered, *EXCEPTIONS]) == sorted(OPERATIONS)
+    assert sorted([*rendered, *OPERATIONS_WITHOUT_TOOL]) == sorted(OPERATIONS)
     for tool in TOOLS.values():
         if tool.operation is not None:
             assert set(OPERATIONS[tool.operation].request.model_fields) <= {

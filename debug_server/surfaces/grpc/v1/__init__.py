@@ -1,1 +1,1 @@
-"""Messages generated from ``proto/debug_server/v1`` by ``make protos``; written by nobody."""
+"""Messages generated from ``proto/debug_server/v1`` by ``make protos``: do not edit."""

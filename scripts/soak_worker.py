@@ -19,7 +19,7 @@ from tests.workers.soak import campaign
 
 def main() -> int:
     """Run one soak."""
-    parser = argparse.ArgumentParser(prog="worker_soak", description=__doc__)
+    parser = argparse.ArgumentParser(prog="soak_worker", description=__doc__)
     parser.add_argument("--kills", type=int, default=500)
     parser.add_argument("--seed", type=int, default=random.SystemRandom().getrandbits(32))
     options = parser.parse_args()

@@ -17,7 +17,7 @@ from tests.tasks.stress import Findings, cancel_at_random, kill_under_load
 
 def main() -> int:
     """Run what was asked for; the status is 1 when anything was violated."""
-    parser = argparse.ArgumentParser(prog="tasks_soak", description=__doc__)
+    parser = argparse.ArgumentParser(prog="soak_tasks", description=__doc__)
     parser.add_argument("--cancels", type=int, default=500, help="tasks to cancel (default: %(default)s)")
     parser.add_argument("--tasks", type=int, default=2000, help="tasks under killed servers (default: %(default)s)")
     parser.add_argument("--kills", type=int, default=5, help="servers to kill (default: %(default)s)")

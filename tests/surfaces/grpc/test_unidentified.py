@@ -11,9 +11,9 @@ import pytest
 from grpc import aio
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from debug_server.surfaces.grpc import ConnectionBounds
-from debug_server.surfaces.grpc import strangers as module
-from debug_server.surfaces.grpc.strangers import StrangerBounds
+from debug_server.surfaces.grpc import ConnectionLimits
+from debug_server.surfaces.grpc import unidentified as module
+from debug_server.surfaces.grpc.unidentified import UnidentifiedLimits
 from tests.running import eventually
 from tests.surfaces.grpc.conftest import Play
 from tests.surfaces.grpc.serving import SECONDS, Served
@@ -78,8 +78,8 @@ def stranger(port: int) -> aio.Channel:
 
 def test_streams_of_strangers_end(play: Play, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of a stranger's watches some are served, for a while; those of the server's user stay."""
-    short = StrangerBounds(streams=3, streams_each=2, stream_seconds=1.0)
-    monkeypatch.setattr(module, "StrangerBounds", lambda: short)
+    short = UnidentifiedLimits(streams=3, streams_each=2, stream_seconds=1.0)
+    monkeypatch.setattr(module, "UnidentifiedLimits", lambda: short)
     ask = health_pb2.HealthCheckRequest()
 
     async def scene(served: Served) -> None:
@@ -107,7 +107,7 @@ def test_streams_of_strangers_end(play: Play, monkeypatch: pytest.MonkeyPatch) -
 
 def test_half_a_message_is_not_waited_for(play: Play, monkeypatch: pytest.MonkeyPatch) -> None:
     """A stranger's message must come soon; others of the server's user are served meanwhile."""
-    monkeypatch.setattr(module, "StrangerBounds", lambda: StrangerBounds(reads=2, read_seconds=1.0))
+    monkeypatch.setattr(module, "UnidentifiedLimits", lambda: UnidentifiedLimits(reads=2, read_seconds=1.0))
 
     async def scene(served: Served) -> None:
         async with stranger(served.port) as channel:
@@ -142,7 +142,7 @@ def test_strangers_leave_places_for_others(play: Play) -> None:
                 assert (await served.admin.ask("WhoAmI")).name == "admin"
                 own.cancel()
 
-    play(scene, bounds=ConnectionBounds(most=16, stranger_seconds=3.0))
+    play(scene, limits=ConnectionLimits(max_connections=16, unidentified_seconds=3.0))
 
 
 def is_closed(connection: socket.socket) -> bool:

@@ -41,7 +41,10 @@ class Owner:
 
 
 def owner_file(owners_dir: Path, name: str) -> Path:
-    """Exists while that owner is alive; recovery removes it before it changes anything else of a dead owner."""
+    """The file that exists while that owner is alive.
+
+    Recovery removes the file of a dead owner before it changes anything else of that owner.
+    """
     return owners_dir.absolute() / f"{name}.lock"
 
 
@@ -89,7 +92,7 @@ def is_alive(owners_dir: Path, name: str) -> bool:
 def remove_dead(owners_dir: Path) -> None:
     """Remove the files of dead processes."""
     for path in owners_dir.glob("*.lock"):
-        is_alive(owners_dir, path.stem)
+        is_alive(owners_dir, path.stem)  # removes the file of a dead process
     for hidden in owners_dir.glob(".*"):
         if not Path(f"/proc/{hidden.name[1:].partition('-')[0]}").exists():
             hidden.unlink(missing_ok=True)

@@ -15,7 +15,7 @@ from tests.dispatch.stress import emit_and_kill
 
 def main() -> int:
     """Run one campaign; a violation is an AssertionError that says which."""
-    parser = argparse.ArgumentParser(prog="dispatch_campaign", description=__doc__)
+    parser = argparse.ArgumentParser(prog="soak_dispatch", description=__doc__)
     parser.add_argument("--events", type=int, default=1000)
     parser.add_argument("--repositories", type=int, default=26)
     parser.add_argument("--kills", type=int, default=1)

@@ -1,4 +1,4 @@
-"""What callers may take of the gRPC port who have shown neither a token nor that they are the server's own user.
+"""Limits of gRPC callers that are not identified, neither by a token nor as the server's own user.
 
 The library reads a message of up to 20 MiB before its handler is called. Therefore every method of ours takes a stream
 of requests, which is the same on the wire, and reads the message itself once it knows the caller.
@@ -21,8 +21,8 @@ _RETRY_SECONDS = 5.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StrangerBounds:
-    """For all strangers together, unless it says otherwise."""
+class UnidentifiedLimits:
+    """Limits for all unidentified callers together; only ``streams_each`` is per connection."""
 
     reads: int = 4  # messages that are being read: each holds up to 20 MiB
     waiting: int = 64  # calls that wait for one of these places
@@ -32,25 +32,25 @@ class StrangerBounds:
     stream_seconds: float = 60.0
 
 
-class Strangers:
-    """Counts what they hold; used in one event loop."""
+class UnidentifiedCallers:
+    """Counts the reads and streams of unidentified callers; used in one event loop."""
 
-    def __init__(self, bounds: StrangerBounds | None = None) -> None:
-        self.bounds = bounds or StrangerBounds()
-        self._reads = asyncio.Semaphore(self.bounds.reads)
+    def __init__(self, limits: UnidentifiedLimits | None = None) -> None:
+        self.limits = limits or UnidentifiedLimits()
+        self._reads = asyncio.Semaphore(self.limits.reads)
         self._waiting = 0
         self._streams: Counter[str] = Counter()
 
     async def read(self, requests: Requests) -> bytes | None:
         """The next message, None at the end; QuotaExceededError when there is no room or no time."""
-        if self._waiting >= self.bounds.waiting:
-            raise _crowded()
+        if self._waiting >= self.limits.waiting:
+            raise _too_many_calls()
         self._waiting += 1
         try:
-            async with asyncio.timeout(self.bounds.read_seconds), self._reads:
+            async with asyncio.timeout(self.limits.read_seconds), self._reads:
                 return await anext(requests, None)
         except TimeoutError as error:
-            text = f"no whole message came within {self.bounds.read_seconds:g} s: call again, or send a token"
+            text = f"no complete message within {self.limits.read_seconds:g} s: retry, or send a token"
             raise QuotaExceededError(text, retry_after=_RETRY_SECONDS) from error
         finally:
             self._waiting -= 1
@@ -58,31 +58,31 @@ class Strangers:
     @asynccontextmanager
     async def stream(self, context: ServicerContext) -> AsyncIterator[None]:
         """Hold a stream open for the block; QuotaExceededError when its time is over."""
-        peer, bounds = context.peer(), self.bounds
-        if self._streams.total() >= bounds.streams or self._streams[peer] >= bounds.streams_each:
-            raise _crowded()
+        peer, limits = context.peer(), self.limits
+        if self._streams.total() >= limits.streams or self._streams[peer] >= limits.streams_each:
+            raise _too_many_calls()
         self._streams[peer] += 1
         try:
-            async with asyncio.timeout(bounds.stream_seconds):
+            async with asyncio.timeout(limits.stream_seconds):
                 yield
         except TimeoutError as error:
-            text = f"a stream without a token ends after {bounds.stream_seconds:g} s: call again, or send a token"
+            text = f"a stream without a token ends after {limits.stream_seconds:g} s: retry, or send a token"
             raise QuotaExceededError(text, retry_after=_RETRY_SECONDS) from error
         finally:
             self._streams[peer] -= 1
-            self._streams += Counter()  # drops those that hold none
+            self._streams += Counter()  # removes peers with a count of 0
 
 
-def _crowded() -> QuotaExceededError:
-    return QuotaExceededError("too many calls without a token: call again, or send one", retry_after=_RETRY_SECONDS)
+def _too_many_calls() -> QuotaExceededError:
+    return QuotaExceededError("too many calls without a token: retry later, or send one", retry_after=_RETRY_SECONDS)
 
 
-async def first(requests: Requests) -> bytes:
+async def read_one(requests: Requests) -> bytes:
     """The one message of a call by a known caller."""
-    return whole(await anext(requests, None))
+    return require_message(await anext(requests, None))
 
 
-def whole(data: bytes | None) -> bytes:
+def require_message(data: bytes | None) -> bytes:
     """InvalidInputError for a call that ended without its message."""
     if data is None:
         raise InvalidInputError("the call ended without a message: send one")
