@@ -28,3 +28,11 @@ VARIABLES = _names(
     "SECONDS SHELL SHELLOPTS SHLVL SRANDOM TERM TEXTDOMAIN TEXTDOMAINDIR TIMEFORMAT TMOUT TMPDIR UID auto_resume "
     "histchars"
 )
+# Integers whatever is assigned: bash evaluates that as arithmetic.
+INTEGERS = _names("BASHPID EPOCHSECONDS EUID HISTCMD LINENO OPTIND PPID RANDOM SECONDS SHLVL SRANDOM UID")
+DECLARING = _names("declare export local readonly typeset")
+# Builtins that evaluate none of their arguments as code, as arithmetic or as the name of a variable.
+PASSING = _names(
+    ": bg break cd continue disown echo exit false fg jobs kill popd pushd pwd return set shift shopt times true type "
+    "ulimit umask wait"
+)

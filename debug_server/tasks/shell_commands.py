@@ -10,7 +10,8 @@ import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
-from debug_server.tasks.bash_names import BUILTINS, KEYWORDS, VARIABLES
+from debug_server.tasks.bash_names import BUILTINS, DECLARING, KEYWORDS, VARIABLES
+from debug_server.tasks.shell_evaluation import Evaluation, assigned_name
 from debug_server.tasks.shell_words import ASSIGNMENT, NAME, Evaluated, NotUnderstood, Reader, Word
 
 _TOKEN = re.compile(r";;&|;;|;&|[()]|[^ \t\n;&|()<>]+")
@@ -21,6 +22,7 @@ _OUTPUT = frozenset({">", ">>", ">|", "&>", "&>>"})
 _TARGETS = _OUTPUT | {"<", "<>", "<<<"}
 _COUNTS = re.compile(r"%[-+ #0'*.\dhlLjzt]*n")  # printf's %n assigns to the variable named by its argument
 _PREFIXES: Mapping[str, Collection[str]] = {"exec": ("-c", "-l"), "command": ("-p",), "builtin": ()}
+_HEREDOC_EXPANSION = re.compile(rf"`|\$[(\[]|\$\{{(?!{NAME}\}})")
 _CASE_ENDS = frozenset({";;", ";&", ";;&", "esac"})
 
 
@@ -38,17 +40,25 @@ class Script:
     def __init__(
         self, script: str, placeholders: Mapping[int, int], variables: Collection[str], functions: Collection[str]
     ) -> None:
-        self.reader = Reader(script, placeholders, variables)
+        self.evaluation = Evaluation(self._nested)
+        self.reader = Reader(script, placeholders, variables, self.evaluation)
         self.reader.commands = lambda until: self._list({until})
         self.comments: list[tuple[int, int]] = []
         self.assigned: set[str] = set()  # variables that are assigned a value
         self.value_functions: set[str] = set()  # functions that contain a value
-        self.defined: set[str] = set()  # functions and aliases
+        self.defined: set[str] = set()  # functions
         self.receivers: set[str] = set()  # commands that get a value
+        self._variables = variables
         self._functions = functions
         self._last = ""
         self._name = ""  # of the last command that passes on its arguments
         self._list({""})
+
+    def _nested(self, text: str) -> None:
+        """Read code inside a word; no value is approved in it."""
+        inner = Script(text, {}, self._variables, self._functions)
+        self.evaluation.include(inner.evaluation)
+        self.defined |= inner.defined
 
     # Lists and pipelines
 
@@ -201,13 +211,16 @@ class Script:
         if self.reader.sees("(("):
             self._arithmetic()
         else:
-            self._approve([self.reader.word()])
+            variable = self.reader.word()
+            self._approve([variable])
             self.reader.blanks()
+            words = []
             if self._keyword("in"):
                 words = self._words()
                 if any(word.has_value for word in words):
                     raise Evaluated("a loop over the value: it is one word, so use it without a loop")
                 self._approve(words)
+            self.evaluation.loop(variable, words)
         self._separators()
         if self._keyword("{"):
             return self._list({"}"})
@@ -263,14 +276,19 @@ class Script:
             self.reader.arithmetic(")")
 
     def _condition(self) -> None:
-        with self.reader.refusing("bash evaluates what is inside [[ … ]]: use [ … ]"):
-            while self.reader.script[(word := self.reader.word()).start : word.end] != "]]":
+        why, words = "bash evaluates what is inside [[ … ]]: use [ … ]", list[Word]()
+        with self.reader.refusing(why):
+            while (word := self.reader.word()).raw != "]]":
+                if word.has_value:
+                    raise Evaluated(why)
+                words.append(word)
                 if self.reader.sees("\n"):
                     self.reader.line_ends()
                 if not self.reader.char():
                     raise NotUnderstood("]] is missing")
                 if word.end == word.start:
                     self.reader.at += 1
+        self.evaluation.condition([word for word in words if word.raw])
 
     def _expect(self, token: str) -> None:
         if not self._keyword(token):
@@ -311,6 +329,8 @@ class Script:
             delimiter, literal, stripped = reader.heredocs.pop(0)
             with reader.refusing("inside a here-document the value would become part of other text: use <<< or a pipe"):
                 while (line := self._line()) != delimiter and not (stripped and line.lstrip("\t") == delimiter):
+                    if not literal and _HEREDOC_EXPANSION.search(line):
+                        raise NotUnderstood("an expansion in a here-document: quote its delimiter, or use a variable")
                     if not literal and line.endswith("\\"):
                         raise NotUnderstood("a continued line in a here-document")
 
@@ -342,10 +362,12 @@ class Script:
                 redirections += found
             elif (word := self._read_word()) is None:
                 break
-            elif not words and ASSIGNMENT.match(self.reader.script, word.start):
+            elif not words and assigned_name(word.raw):
                 assignments.append(word)
             else:
                 words.append(word)
+                if word.raw.startswith("{") and "[" in word.raw and self.reader.sees("<", ">"):
+                    raise Evaluated("a subscript in {…}: use a plain variable")
         if self.reader.sees("("):
             raise NotUnderstood("a ( inside a command: quote it")
         if self.reader.at == start:
@@ -363,8 +385,6 @@ class Script:
     ) -> tuple[bool, bool]:
         rest = _without_prefixes(words)
         name = rest[0].constant if rest else None
-        if name == "alias":
-            self.defined |= {word.lead.partition("=")[0] for word in rest[1:]}
         if rest:
             why = _objection(rest)
         elif words[0].constant == "exec":  # alone it only redirects
@@ -374,9 +394,12 @@ class Script:
         program = why is None and rest != [] and name not in BUILTINS
         if why is None and any(word.has_value for word in assignments):
             why = None if program else "a variable assigned in front of a builtin contains the value"
+        if why is not None and has_value:
+            raise Evaluated(why)
+        self.evaluation.assign(assignments)
+        if rest:
+            self._check(rest)
         if why is not None:
-            if has_value:
-                raise Evaluated(why)
             return False, False
         if name == "export":
             self._assign(rest[1:])
@@ -388,6 +411,16 @@ class Script:
         self._approve([*assignments, *words])
         return has_value or name in self._functions, bool(rest)
 
+    def _check(self, words: list[Word]) -> None:
+        """Evaluated if the command evaluates something that is not constant."""
+        name, *arguments = words
+        if name.constant is None and (why := _objection(words)) is not None:
+            raise Evaluated(why)
+        if name.constant in BUILTINS and not _is_safe_builtin(name.constant, arguments):
+            self.evaluation.builtin(name.constant, arguments)
+        if name.constant in DECLARING:
+            self.evaluation.assign(arguments)
+
     def _check_variables(self, assignments: list[Word]) -> None:
         for word in assignments:
             if word.has_value:
@@ -398,6 +431,7 @@ class Script:
         for word in assignments:
             if word.has_value:
                 self.assigned.add(self._variable(word))
+        self.evaluation.assign(assignments)
         self._approve(assignments)
 
     def _variable(self, word: Word) -> str:
@@ -433,7 +467,9 @@ def _objection(words: list[Word]) -> str | None:
         return None if path else "the command name is not constant, so it may be a builtin: write the name or a path"
     if name.constant.startswith("-"):
         return f"the option {name.constant} is not understood here"
-    if name.constant not in BUILTINS | KEYWORDS or _is_safe_builtin(name.constant, arguments):
+    if name.constant not in BUILTINS | KEYWORDS:
+        return None
+    if name.constant not in DECLARING - {"export"} and _is_safe_builtin(name.constant, arguments):
         return None
     return f"{name.constant} is a bash builtin that may evaluate the value as code or as a variable name"
 
@@ -447,7 +483,7 @@ def _is_safe_builtin(builtin: str, arguments: list[Word]) -> bool:
             return _printf_is_safe(arguments)
         case "[" | "test":
             return _test_is_safe(arguments)
-        case "export":
+        case _ if builtin in DECLARING:
             return all(_is_assignment(word) for word in arguments)
     return False
 
@@ -459,7 +495,7 @@ def _printf_is_safe(words: list[Word]) -> bool:
     if not rest or rest[0].several or rest[0].loose or (not ended and rest[0].lead[:1] in ("", "-")):
         return False
     if rest[0].constant is None:
-        return rest[0].has_value and not any(word.has_value for word in rest[1:])
+        return (rest[0].has_value or len(rest) == 1) and not any(word.has_value for word in rest[1:])
     return _COUNTS.search(rest[0].constant) is None
 
 

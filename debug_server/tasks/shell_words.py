@@ -1,7 +1,7 @@
 """Reads the words of a bash script: their quotes, their constant text, and the places of a task's value in them.
 
-Arithmetic, ``${…}``, backquotes and here-documents are skipped: nothing in them is part of a word. Syntax that the
-reader does not understand raises ``NotUnderstood``; it never guesses.
+Arithmetic, ``${…}``, backquotes and here-documents are no part of a word; what bash evaluates in them is reported.
+Syntax that the reader does not understand raises ``NotUnderstood``; it never guesses.
 """
 
 from __future__ import annotations
@@ -11,12 +11,18 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import Enum, auto
+from typing import Protocol
 
 NAME = r"[A-Za-z_][A-Za-z0-9_]*"
 ASSIGNMENT = re.compile(rf"({NAME})\+?=")
 BLANKS = " \t"
 ENDS_WORD = " \t\n;&|()<>"
 _VARIABLE = re.compile(rf"\$(?:({NAME}|[0-9@*#?$!-])|\{{({NAME})\}})")
+# Before the word of ${…}: it is a parameter, an element with a constant subscript, or a length; not ${!…} or ${x@P}.
+_PARAMETER = re.compile(
+    rf"#?(?:(?P<name>{NAME})|\d+|[@*#?$-])(?:\[(?:[@*]|\d+|\$?(?P<subscript>{NAME}))\])?"
+    r"(?:(?=\})|:? ?-?\d+(?::-?\d+)?(?=\})|(?P<sets>:?=)|:?[-+?]|##?|%%?|//?|\^\^?|,,?|@Q(?=\}))"
+)
 _PATTERN = "*?[]{}"  # outside quotes: may become several words
 _FIXED = ("[", "]", "[[", "]]", "{", "}", "{}")  # whole words that stay as they are
 _ONE_WORD = ("HOME", "PWD")  # paths: taken to have no blanks, as in `$HOME/bin/agent`
@@ -45,6 +51,7 @@ class Word:
 
     start: int
     end: int = 0
+    raw: str = ""  # as it is written
     constant: str | None = ""  # its text without quotes; None if it has expansions
     lead: str = ""  # its constant beginning
     tail: str = ""  # its constant text after the last expansion
@@ -66,10 +73,25 @@ class Word:
         self.several |= several
 
 
+class Evaluations(Protocol):
+    """Is told what bash evaluates; raises Evaluated if that may come to a value."""
+
+    def number(self, text: str) -> None:
+        """This text, as arithmetic."""
+
+    def code(self, text: str) -> None:
+        """This text, as commands."""
+
+    def set(self, name: str) -> None:
+        """The variable may be something other than a number."""
+
+
 class Reader:
     """A position in a script, and how to read a word there; ``commands`` reads the list inside ``$( … )``."""
 
-    def __init__(self, script: str, placeholders: Mapping[int, int], values: Collection[str]) -> None:
+    def __init__(
+        self, script: str, placeholders: Mapping[int, int], values: Collection[str], evaluation: Evaluations
+    ) -> None:
         self.script = script
         self.at = 0
         self.found: dict[int, Quoting] = {}  # placeholders in words, by position
@@ -77,6 +99,7 @@ class Reader:
         self.reasons: list[tuple[int, int, str]] = []  # why nothing between two positions can be approved
         self.heredocs: list[tuple[str, bool, bool]] = []  # begin after this line: delimiter, literal, tabs stripped
         self.commands: Callable[[str], bool] = lambda _until: False
+        self._evaluation = evaluation
         self._placeholders = placeholders
         self._values = values  # variables that hold a task's value
 
@@ -104,9 +127,9 @@ class Reader:
         while self.char() and (self.char() not in ENDS_WORD or self._joins(word)):
             self._piece(word)
         word.end = self.at
-        raw = self.script[word.start : word.end]
-        if raw in _FIXED:
-            word.constant, word.several = raw, False
+        word.raw = self.script[word.start : word.end]
+        if word.raw in _FIXED:
+            word.constant, word.several = word.raw, False
         return word
 
     @contextmanager
@@ -272,10 +295,11 @@ class Reader:
             if "\n" in found[0]:
                 self.line_ends()
             self.at = found.end()
+            self._evaluation.code(re.sub(r"\\([$`\\])", r"\1", found[0][1:-1]))
 
     def arithmetic(self, closer: str) -> None:
-        """Pass over an expression, from behind its first parenthesis or bracket."""
-        depth = 1
+        """Read an expression, from behind its first parenthesis or bracket."""
+        depth, start = 1, self.at
         while depth:
             self._expression("arithmetic")
             opened, closed = self.sees("(" if closer == ")" else "["), self.sees(closer)
@@ -283,8 +307,17 @@ class Reader:
             if closer == ")" and closed and depth == 1 and not self.sees("))"):
                 raise NotUnderstood("(( … ) … ): write a blank between the parentheses of nested commands")
             self.at += 1
+        self._evaluation.number(self.script[start : self.at - 1])
 
     def _braces(self, *, quoted: bool) -> None:
+        found = _PARAMETER.match(self.script, self.at)
+        if found is None:
+            raise Evaluated("bash evaluates what is inside ${…}: use a plain variable")
+        if found["subscript"]:
+            self._evaluation.number(found["subscript"])
+        if found["sets"] and found["name"]:
+            self._evaluation.set(found["name"])
+        self.at = found.end()
         while not self.sees("}"):
             if not quoted and self.sees('"'):
                 self._double(Word(start=self.at))
@@ -322,6 +355,8 @@ class Reader:
                     self.at += 1
                 elif self.sees("#"):
                     raise NotUnderstood("a comment inside an array")
+                elif self.sees("[") and not re.compile(r"\[\d+\]\+?=").match(self.script, self.at):
+                    raise Evaluated("bash evaluates the subscripts of an array: use numbers")
                 else:
                     word.has_value |= self.word().has_value
         self.at += 1

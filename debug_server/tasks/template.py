@@ -58,6 +58,10 @@ def _read(template: str, placeholders: dict[int, int]) -> Script:
                 raise _refused(
                     f"the variable {name} contains a value and is used where bash may evaluate it; {_INSTEAD}"
                 )
+    if uncertain := script.evaluation.uncertain():
+        raise _refused(
+            f"bash evaluates the variable {uncertain[0]} as a number, and it may be something else: assign numbers only"
+        )
     return script
 
 

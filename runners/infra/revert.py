@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from runners.infra.repository_lock import LOCK_FILE, require_free
 from runners.kit.errors import JobError
 from runners.kit.event import Event
-from runners.kit.git import Git
+from runners.kit.git import Git, open_repository
 from runners.kit.text import single_line
 from runners.kit.tree import Tree
 
@@ -22,9 +22,9 @@ def revert(event: Event, tree: Tree) -> Iterator[str]:
     if not COMMIT.fullmatch(asked):
         # HEAD is another commit after the revert: the same event, run twice, would revert the revert.
         raise JobError(f"{single_line(asked, 60)!r} is not a commit id: use 7 or more hex digits")
-    git = Git(tree.path)
-    git.require_repository()
-    with tree.lock():
+    with open_repository(tree.path) as git, tree.lock():
+        if git is None:
+            raise JobError(f"{tree.path} is not the top folder of a git repository")
         require_free(event, tree)
         commit = _commit(git, asked)
         if _reverted(git, commit):
@@ -59,7 +59,7 @@ def _require_clean(git: Git, tree: Tree) -> None:
         path = git.must("rev-parse", "--git-path", name).strip()
         if (tree.path / path).exists():
             raise JobError(f"an operation is in progress in the repository ({name}): finish it first")
-    changed = git.must("status", "--porcelain", "--untracked-files=no").splitlines()
+    changed = git.must("status", "--porcelain", "--untracked-files=no", "--ignore-submodules=dirty").splitlines()
     changed = [line for line in changed if line[3:] != LOCK_FILE]
     if changed:
         raise JobError(f"{len(changed)} files have uncommitted changes, the first is {changed[0][3:]!r}")

@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from runners.kit.git import Git
+from runners.kit.git import open_repository
 from runners.kit.tree import Tree, path_parts
 
 SKIPPED_FOLDERS = {".git", ".venv", "node_modules", "__pycache__"}
@@ -22,10 +22,10 @@ def repository_files(tree: Tree, paths: Sequence[str] | None = None) -> Iterator
 
 
 def _all(tree: Tree) -> list[str]:
-    git = Git(tree.path)
-    if git.is_repository:
-        listed = git.must("ls-files", "-z", "--cached", "--others", "--exclude-standard")
-        return sorted({path for path in listed.split("\0") if path})
+    with open_repository(tree.path) as git:
+        if git is not None:
+            listed = git.must("ls-files", "-z", "--cached", "--others", "--exclude-standard")
+            return sorted({path for path in listed.split("\0") if path})
     return sorted(_walk(tree))
 
 

@@ -14,13 +14,31 @@ is_shell_script() {
     [[ "$first" =~ ^\#!.*[/[:space:]](sh|bash|dash|ksh)([[:space:]]|$) ]]
 }
 
+# git must not run what the repository's configuration names: as in runners/kit/git.py it works through a temporary
+# folder with links to the repository's parts and only the format of the repository's configuration.
+list_tracked() {
+    local common name value
+    unset "${!GIT_@}"
+    export GIT_CEILING_DIRECTORIES="${PWD%/*}"
+    common=$(git rev-parse --path-format=absolute --git-common-dir) || return
+    for name in objects refs packed-refs info; do ln -s -- "$common/$name" "$view/$name"; done
+    for name in core.repositoryformatversion core.ignorecase extensions.objectformat extensions.refstorage; do
+        value=$(git config "$name") && git config --file "$view/config" "$name" "$value"
+    done
+    GIT_DIR=$(git rev-parse --absolute-git-dir) GIT_COMMON_DIR=$view GIT_WORK_TREE=. GIT_CONFIG_NOSYSTEM=1 \
+        git -c core.fsmonitor=false ls-files -z --cached --others --exclude-standard
+}
+
 list_files() {
     if [ -e .git ] && command -v git >/dev/null; then
-        git -c core.fsmonitor=false ls-files -z --cached --others --exclude-standard
+        list_tracked
     else
         find . -name .git -prune -o -type f -print0
     fi
 }
+
+view=$(mktemp -d) || exit 1
+trap 'rm -rf -- "$view"' EXIT
 
 scripts=()
 while IFS= read -r -d '' path; do

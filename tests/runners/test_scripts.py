@@ -11,7 +11,7 @@ import pytest
 
 from tests.runners.run_program import RUNNERS, commit, files_below, script
 
-TOOLS = ("bash", "git", "grep", "xargs", "find", "flock", "make", "cat", "touch")
+TOOLS = ("bash", "git", "grep", "xargs", "find", "flock", "make", "cat", "touch", "mktemp", "ln", "rm")
 
 
 def tools(folder: Path, *left_out: str, **programs: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from itertools import product
 
@@ -156,9 +157,81 @@ PLACES = (
     *("f() { local x=%s; eval $x; }; f", "f() { local -i x=%s; }; f", "exec 3<<< %s; . /dev/fd/3", "exec < <(echo %s)"),
 )
 
+# The value is in the variable x, and bash comes to it by the name, which is in y.
+NAMING = (
+    *("y=x", "y=$(echo x)", "y=$(printf %s x)", "read y <<< x", "read -r y < <(echo x)", "mapfile -t y <<< x"),
+    *("printf -v y x", "declare y=x", "export y=x", "a=(x); y=${a[0]}", "y=; y+=x", ": ${y:=x}", "y=ab; y=${y/ab/x}"),
+    *("for y in x; do :; done", "set -- x; y=$1", "z=x; y=$z", "y=0; y=x", "y=$((1))x", "eval y=x", "y[0]=x"),
+    *("y=HOST_RUNNER_PROMPT", "y=HOST_RUNNER_TASK_ID", "y=HOST_RUNNER_${z:-PROMPT}", "for y in ${!HOST*}; do :; done"),
+    *("select y in x; do break; done <<< 1", "y=`echo x`", "eval 'y=x'", "trap 'y=x' DEBUG; :", "y='a[x]'", "_=x; y=_"),
+)
+NAMED = (
+    *(
+        "echo $((y))",
+        "echo $(($y))",
+        "echo $((${y}))",
+        "echo $((1 + y))",
+        "echo $[y]",
+        "((y))",
+        "sleep $((y))",
+        "let y",
+    ),
+    *(
+        "let z=y",
+        "[[ y -eq 1 ]]",
+        "[[ $y -eq 1 ]]",
+        '[[ 1 -lt "$y" ]]',
+        "[[ -v a[y] ]]",
+        "[[ -v $y ]]",
+        "[ -v 'a[y]' ]",
+    ),
+    *("echo ${a[y]}", "echo ${a[$y]}", "echo ${!y}", "echo ${HOME:y}", "echo ${HOME:0:$y}", "a[y]=1", "a=([y]=1)"),
+    *(
+        "declare -i z=y",
+        "declare -i z; z=y",
+        "local -i z=y",
+        "typeset -i z; z=$y",
+        "declare -n r=$y; eval $r",
+        "RANDOM=y",
+    ),
+    *("for ((i = y; i < 1; i++)); do :; done", "for i in $y; do echo $((i)); done", "z=y; echo $((z))", "z=$y; ((z))"),
+    *("f() { echo $(($1)); }; f y", "f() { echo $(($1)); }; f $y", "f() { local z=$1; ((z)); }; f $y", "OPTIND=y"),
+    *(
+        "eval echo '$(('$y'))'",
+        "eval 'echo $((y))'",
+        "trap 'echo $((y))' EXIT",
+        "trap -- '((y))' EXIT",
+        "$y",
+        "e=eval; $e y",
+    ),
+    *(
+        "cat <<EOF\n$((y))\nEOF",
+        "cat <<EOF\n${a[y]}\nEOF",
+        "echo `echo $((y))`",
+        'echo "`echo $((y))`"',
+        "echo ${z:-$((y))}",
+    ),
+    *("printf -v 'a[y]' x", "unset 'a[y]'", "read 'a[y]' <<< 1", "declare 'a[y]=1'", "test -v 'a[y]'", "echo ${y@P}"),
+    *(
+        "shopt -s expand_aliases\nalias g='echo $((y))'\ng",
+        "exec {a[y]}>f",
+        "PS4='$((y))'; set -x; :",
+        "echo $(( $(echo y) ))",
+    ),
+    *("mapfile -t -C ': $((y));' -c 1 z <<< 1", "echo $((RANDOM + y))", "echo ${#a[y]}", "z=${y}; echo ${a[z]}"),
+    *("read -r REPLY <<< $y; echo $((REPLY))", "[[ -n y && ( y -eq 1 ) ]]", "[ $y -eq 1 ]", "o=-v; [ $o 'a[y]' ]"),
+    *('env | while read l; do eval "$l"; done', 'env | while read l; do echo "$((l))"; done', "coproc echo $((y))"),
+    *(
+        "for v in ${!HOST*}; do echo $((v)); done",
+        "echo $((HOST_RUNNER_PROMPT))",
+        "((HOST_RUNNER_TASK_ID))",
+        "echo $((_))",
+    ),
+)
+
 
 def templates() -> list[str]:
-    """Over three thousand, some of which bash would refuse itself."""
+    """Over four thousand, some of which bash would refuse itself."""
     return list(dict.fromkeys(_combined()))
 
 
@@ -172,3 +245,7 @@ def _combined() -> Iterator[str]:
         yield place % quoted
     for place, wrapper in product(PLACES, WRAPPERS):
         yield wrapper % (place % "{prompt}")
+    for naming, named in product(NAMING, NAMED):
+        yield f"x={{prompt}}\n{naming}\n{named}"
+        own = re.sub(r"\bx\b", "HOST_RUNNER_PROMPT", naming)
+        yield f"agent {{prompt}}\n{own}\n{named}"

@@ -75,7 +75,7 @@ def test_no_accepted_template_is_evaluated(folder: Path) -> None:
     """Every hostile template is refused, or its values are not evaluated."""
     hostile = templates()
     scripts = [script for template in hostile if (script := accepted(template)) is not None]
-    assert len(hostile) > 2000 and 20 < len(scripts) < 400
+    assert len(hostile) > 2000 and 20 < len(scripts) < 600
     assert failures(scripts, folder, reaches=False) == []
 
 
@@ -149,6 +149,21 @@ ORDINARY = (
     "agent '{\"a\": 1}' {{word}} {prompt}",
     '"$HOME/bin/agent" {prompt}; $HOME/bin/agent {prompt}; ~/bin/agent {prompt}',
     "mkdir m && true; mkdir t; agent {prompt} >{task_id}.log 2>/dev/null; true # {task_id}",
+    "n=0; until agent {prompt} || [ $n -ge 1 ]; do n=$((n + 1)); done",
+    'n=0; while ((n < 2)); do ((n++)); [[ "$n" -lt 3 ]] && agent {prompt}; done',
+    "for i in {1..2}; do agent {prompt} $((i * 2)); done; for i in 1 2; do ((i)); done",
+    'agent {prompt}; status=$?; [[ $status -eq 0 ]] || exit "$status"',
+    "agent {prompt} & pid=$!; trap 'kill \"$pid\"' TERM; wait $pid; exit $?",
+    'tmp=$(mktemp -d); trap \'rm -rf "$tmp"\' EXIT; agent {prompt} > "$tmp/out"',
+    'while read -r line; do agent "$line" {prompt}; done <<< a',
+    'name=${HOME##*/}; agent "${name%x}" "${name:0:2}" "${#name}" "${name^}" "${name//a/b}" {prompt}',
+    'a=(x y); for b in "${a[@]}"; do agent "$b" "${a[0]}" "${#a[@]}" {prompt}; done; a[2]=z',
+    'f() { local where=$1; shift; cd "$where" || return 1; agent {prompt} "$@"; }; f . x',
+    "sleep $((RANDOM % 1)); end=$((SECONDS + 5)); agent {prompt}",
+    'set -o pipefail; export LANG=C A="$HOME"; readonly B=$HOME; agent {prompt}; unset A',
+    'if [ -f "$HOME/activate" ]; then . "$HOME/activate"; source ./x; fi; agent {prompt}',
+    "cat <<EOF >/dev/null\n$HOME and ${HOME}\nEOF\nagent {prompt}",
+    'printf "task $HOME\\n"; agent {prompt} "${1:-none}" "$#"; [ "$HOME" = x ] || true',
     'echo {prompt}; while [ ! -e "$PWD/go-{task_id}" ]; do agent {prompt}; break; done',
 )
 

@@ -15,36 +15,15 @@ from debug_server.worktrees import SessionPatch, apply_patch, diff_workspace
 from debug_server.worktrees.mirror import Mirror
 from debug_server.worktrees.repository_trust import Trust
 from debug_server.worktrees.repository_view import repository_view
+from tests.booby_trap import ATTRIBUTES, booby_trap
 from tests.worktrees.places import Remote, fingerprint, git, make_remote, open_pool, reference
-
-
-def booby_trap(git_dir: Path, mark: Path) -> None:
-    """Every way we know by which git runs a program that a repository names."""
-    program = git_dir / "trap.sh"
-    program.write_text(f"#!/bin/sh\ntouch {mark}\ncat\n")
-    program.chmod(0o755)
-    config = git_dir / "config"
-    config.write_text(
-        config.read_text()
-        + f"[core]\n\tfsmonitor = {program}\n\thooksPath = {git_dir}/hooks\n\tsshCommand = {program}\n"
-        + f'[filter "evil"]\n\tclean = {program}\n\tsmudge = {program}\n\tprocess = {program}\n\trequired = true\n'
-        + f'[diff "evil"]\n\ttextconv = {program}\n\tcommand = {program}\n'
-        + f'[diff]\n\texternal = {program}\n[merge "evil"]\n\tdriver = {program}\n'
-        + f"[uploadpack]\n\tpackObjectsHook = {program}\n[credential]\n\thelper = {program}\n"
-    )
-    hooks = git_dir / "hooks"
-    hooks.mkdir(exist_ok=True)
-    for name in ("post-checkout", "post-index-change", "reference-transaction", "pre-commit", "post-merge"):
-        hook = hooks / name
-        hook.write_text(f"#!/bin/sh\ntouch {mark}\n")
-        hook.chmod(hook.stat().st_mode | stat.S_IXUSR)
 
 
 def test_hostile_remote(base: Path, backend: str) -> None:
     """Hooks and configuration of the remote, and attributes that name its drivers, run nothing on our side."""
     mark = base / "pwned"
     remote = make_remote(base / "remote")
-    first = remote.commit({".gitattributes": "* filter=evil diff=evil merge=evil\n", "a.txt": "a\n"})
+    first = remote.commit({".gitattributes": ATTRIBUTES, "a.txt": "a\n"})
     second = remote.commit({"a.txt": "b\n"})
     booby_trap(remote.path / ".git", mark)
     pool = open_pool(base, remote, backend)
@@ -59,7 +38,7 @@ def test_hostile_holder(base: Path, remote: Remote, backend: str) -> None:
     mark = base / "pwned"
     pool = open_pool(base, remote, backend)
     lease = pool.acquire_worktree(commit_sha=remote.commits[0], owner="t", environment_hash=None)
-    (lease.path / ".gitattributes").write_text("* filter=evil diff=evil\n")
+    (lease.path / ".gitattributes").write_text(ATTRIBUTES)
     (lease.path / "README").write_text("changed\n")
     booby_trap(lease.path / ".git", mark)
     patch = lease.diff()
