@@ -105,7 +105,7 @@ def test_requests_and_answers(held: Bench) -> None:
 
 def test_a_late_client_learns_what_was_logged(bench: Bench) -> None:
     """Stderr that was written before anybody was attached is told to the first client, once."""
-    code = "import sys; sys.stderr.write('early'); sys.stderr.flush(); sys.stdin.read()"
+    code = "import sys; sys.stderr.write('early\\n'); sys.stderr.flush(); sys.stdin.read()"
     started = bench.start(python(code), stdin=True, relay=True)
     started.await_output(b"early")
     told: list[list[int]] = []
@@ -116,7 +116,7 @@ def test_a_late_client_learns_what_was_logged(bench: Bench) -> None:
         while (message := connection.receive(60.0)) is not None and message.get("n") != 1:
             told[-1] += [message["bytes"]] if message.get("event") == "logged" else []
         connection.close()
-    assert told == [[5], []]
+    assert told == [[6], []]
     last = started.connect()
     last.request({"op": "close_stdin"})
     last.close()
