@@ -466,7 +466,7 @@ def _objection(words: list[Word]) -> str | None:
         path = "/" in name.tail and not name.several
         return None if path else "the command name is not constant, so it may be a builtin: write the name or a path"
     if name.constant.startswith("-"):
-        return f"the option {name.constant} is not understood here"
+        return f"the option {name.constant} is not supported here"
     if name.constant not in BUILTINS | KEYWORDS:
         return None
     if name.constant not in DECLARING - {"export"} and _is_safe_builtin(name.constant, arguments):

@@ -103,6 +103,26 @@ def test_requests_and_answers(held: Bench) -> None:
     assert result.exit.stdout_bytes == again.offset
 
 
+def test_a_late_client_learns_what_was_logged(bench: Bench) -> None:
+    """Stderr that was written before anybody was attached is told to the first client, once."""
+    code = "import sys; sys.stderr.write('early\\n'); sys.stderr.flush(); sys.stdin.read()"
+    started = bench.start(python(code), stdin=True, relay=True)
+    started.await_output(b"early")
+    told: list[list[int]] = []
+    for _ in range(2):
+        connection = started.connect()
+        connection.send({"op": "attach", "offset": 0, "n": 1})
+        told.append([])
+        while (message := connection.receive(60.0)) is not None and message.get("n") != 1:
+            told[-1] += [message["bytes"]] if message.get("event") == "logged" else []
+        connection.close()
+    assert told == [[6], []]
+    last = started.connect()
+    last.request({"op": "close_stdin"})
+    last.close()
+    assert started.result().exit_reason is ExitReason.EXITED
+
+
 def test_a_reconnect_loses_nothing_and_repeats_nothing(bench: Bench) -> None:
     """Cut off again and again at odd moments, a client that names its offset gets every byte once."""
     size = 3 << 20

@@ -44,6 +44,7 @@ class Streams:
         self._held: tuple[int, bytes] | None = None  # read but not yet on disk
         self._disk_full_since: float | None = None
         self._relayed_fd = -1
+        self._unreported = 0  # bytes of stderr that no attached client knows of
         self.terminal: int | None = None
         self.on_writable: Callable[[], None] | None = None  # for a terminal: writes queued input
         self.over_cap: Callable[[], None] = lambda: None
@@ -113,8 +114,15 @@ class Streams:
         if safe and not self._store(stream, safe):
             return False
         if self._relay is not None:
-            self._send_attached(frames.encode_json({"event": "logged", "stream": "stderr", "bytes": len(data)}))
+            self._unreported += len(data)
+            self.report_logged()
         return True
+
+    def report_logged(self) -> None:
+        """Tell attached clients how much stderr was logged; what no client was there for is told to the next one."""
+        frame = frames.encode_json({"event": "logged", "stream": "stderr", "bytes": self._unreported})
+        if self._unreported and self._send_attached(frame):
+            self._unreported = 0
 
     @property
     def flush_at(self) -> float:
@@ -189,10 +197,12 @@ class Streams:
         self._send_attached(frames.encode_output(offset, piece))
         self.pace_relay()
 
-    def _send_attached(self, frame: bytes) -> None:
-        for client in list(self._control.clients.values()):
-            if client.attached:
-                self._control.send_bytes(client, frame)
+    def _send_attached(self, frame: bytes) -> bool:
+        """Send it to all attached clients; whether there was one."""
+        attached = [client for client in self._control.clients.values() if client.attached]
+        for client in attached:
+            self._control.send_bytes(client, frame)
+        return bool(attached)
 
     def pace_relay(self) -> None:
         """Read relayed stdout only while the relay buffer is not full."""

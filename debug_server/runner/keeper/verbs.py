@@ -97,6 +97,7 @@ def _attach(command: Command, client: Client, message: dict[str, Any]) -> Reply:
     client.attached = True
     for start, data in command.relay.since(offset):
         command.control.send_bytes(client, frames.encode_output(start, data))
+    command.streams.report_logged()
     command.streams.pace_relay()
     return {"ok": True, "pid": command.leader()}
 
