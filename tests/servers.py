@@ -51,6 +51,12 @@ class ServerProcess:
         """Where it listens."""
         return f"http://127.0.0.1:{self.port}"
 
+    @property
+    def pid(self) -> int:
+        """Its process while it runs."""
+        assert self._process is not None
+        return self._process.pid
+
     def start(self) -> None:
         """Start it and wait until it serves."""
         self._starts += 1

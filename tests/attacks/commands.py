@@ -4,23 +4,49 @@ from __future__ import annotations
 
 import contextlib
 import os
-import time
 from collections.abc import Iterator
 from functools import partial
+from itertools import product
+from pathlib import Path
 
 import httpx
 
 from tests.attacks.requests import (
     await_running,
     configured,
+    log_of,
     open_session,
     run,
     start_run,
     submit,
     wait_ended,
 )
-from tests.attacks.target import AttackSetup, target
-from tests.running import carrying, eventually, new_mark
+from tests.attacks.target import AttackSetup, Target, target
+from tests.other_users import as_user
+from tests.running import PROGRAMS, carrying, eventually, new_mark
+
+# Binds a folder of the host into the working directory, and tmpfs over another, where the server and all others see it.
+_MOUNT_FOR_ALL = """
+import os, subprocess, sys
+precious, server, here = sys.argv[1], sys.argv[2], os.getcwd()
+os.makedirs("m"), os.makedirs("t")
+enter = ["nsenter", "--mount=/proc/%s/ns/mnt" % server, "--"]
+subprocess.run([*enter, "mount", "--bind", precious, here + "/m"], check=True)
+subprocess.run([*enter, "mount", "-t", "tmpfs", "none", here + "/t"], check=True)
+"""
+# The same in the command's own namespace.
+_MOUNT_FOR_ITSELF = """
+import os, subprocess, sys
+precious, server, here = sys.argv[1], "self", os.getcwd()
+os.makedirs("m"), os.makedirs("t")
+subprocess.run(["mount", "--bind", precious, here + "/m"], check=True)
+subprocess.run(["mount", "-t", "tmpfs", "none", here + "/t"], check=True)
+"""
+_MOUNTED = """
+points = [line.split()[4] for line in open("/proc/%s/mountinfo" % server)]
+seen = {here + "/m", here + "/t"} <= set(points) and os.path.exists("/proc/%s/root%s/m/file" % (server, here))
+print("mounted" if seen else points, flush=True)
+"""
 
 
 def bind_mounts(setup: AttackSetup) -> Iterator[str]:
@@ -29,57 +55,115 @@ def bind_mounts(setup: AttackSetup) -> Iterator[str]:
     precious.mkdir()
     (precious / "file").write_text("keep me")
     os.chown(precious, setup.uid, setup.uid)
-    mounting = f"mkdir m && mount --bind {precious} m; mkdir t && mount -t tmpfs none t; chattr +i . 2>/dev/null; true"
-    template = {"HOST_RUNNER_EXECUTOR": "shell", "HOST_RUNNER_CMD_TEMPLATE": f"{mounting} # {{task_id}}"}
-    for backend in ("auto", "pool"):
+    if setup.uid == 0:
+        prefix, programs = "", {"for all": _MOUNT_FOR_ALL + _MOUNTED, "for itself": _MOUNT_FOR_ITSELF + _MOUNTED}
+    else:
+        prefix, programs = "unshare --user --map-root-user --mount", {"for itself": _MOUNT_FOR_ITSELF + _MOUNTED}
+        if not _may_unshare(setup):
+            setup.say("bind mounts: skipped, because a plain user may not make a user namespace on this machine")
+            return
+    for backend, (name, program) in product(("auto", "pool"), programs.items()):
+        place = f"bind-mounts-{backend}-{name.replace(' ', '-')}"
+        file = setup.root / f"{place}.py"
+        file.write_text(program)
+        mount = f'{prefix} {setup.python} {file} {precious} "$(cat {setup.root / place}/pid)"'.strip()
         settings = f'[workspaces]\nbackend = "{backend}"\n'
-        with configured(setup, f"bind-mounts-{backend}", settings, template) as server:
-            with server.client(timeout=60) as client:
-                session = open_session(client)
-                command = submit(client, session, ["sh", "-c", mounting])
-                wait_ended(client, command["id"], 60)
-                if (answer := client.delete(f"/sessions/{session}")).status_code != 200:
-                    yield f"{backend}: the session cannot be closed: {answer.text}"
-                if client.get(f"/sessions/{session}").json()["status"] == "running":
-                    yield f"{backend}: the session stays open"
-                asked = {"task_id": "t", "run_id": "r", "prompt": "x"}
-                if setup.uid == os.geteuid():
-                    httpx.post(f"{server.base_url}/tasks/submit", json=asked).raise_for_status()
-                    httpx.get(f"{server.base_url}/tasks/t/wait?timeout=60", timeout=70).raise_for_status()
-                again = open_session(client)
-                ended = wait_ended(client, submit(client, again, ["ls"])["id"], 60)
-                if ended["exit_code"] != 0:
-                    yield f"{backend}: a later session does not work: {ended}"
-                client.delete(f"/sessions/{again}").raise_for_status()
+        template = {"HOST_RUNNER_EXECUTOR": "shell", "HOST_RUNNER_CMD_TEMPLATE": f"{mount} # {{task_id}}"}
+        with configured(setup, place, settings, template) as server, server.client(timeout=60) as client:
+            (server.root / "pid").write_text(str(server.pid))
+            for text in _mounted_and_closed(server, client, mount):
+                yield f"{backend}, {name}: {text}"
             server.stop()
+            if left := [
+                line for line in Path("/proc/self/mountinfo").read_text().splitlines() if str(precious) in line
+            ]:
+                yield f"{backend}, {name}: mounts of a command are left: {left}"
         if not (precious / "file").exists():
-            yield f"{backend}: cleaning up deleted what a command had mounted"
+            yield f"{backend}, {name}: cleaning up deleted what a command had mounted"
+
+
+def _mounted_and_closed(server: Target, client: httpx.Client, mount: str) -> Iterator[str]:
+    """A session, a task without a workspace and one in a worktree of its own; each must make the mount, and end."""
+    session = open_session(client)
+    command = submit(client, session, ["sh", "-c", mount])
+    wait_ended(client, command["id"], 60)
+    if (said := log_of(client, command["id"])) != "mounted\n":
+        yield f"the attack was not made: {said}"
+    if (answer := client.delete(f"/sessions/{session}")).status_code != 200:
+        yield f"the session cannot be closed: {answer.text}"
+    if client.get(f"/sessions/{session}").json()["status"] == "running":
+        yield "the session stays open"
+    root, tree = server.root / "project", server.root / "isolated"
+    workspace = {"project_id": 1, "project_root": str(root), "worktree_path": str(tree), "git_branch": "agent/1"}
+    for task in (
+        {"task_id": "plain"},
+        {"task_id": "isolated", "execution_mode": "isolated-worktree", "workspace": workspace},
+    ):
+        client.post("/tasks/submit", json={"run_id": "r", "prompt": "x", **task}).raise_for_status()
+        ended = client.get(f"/tasks/{task['task_id']}/wait?timeout=55").json()
+        if ended["status"] != "success" or ended["stdout"] != "mounted\n":
+            yield f"the attack of task {task['task_id']} was not made: {ended}"
+    if tree.exists():
+        yield f"the worktree of a task is left, with {os.listdir(tree)}"
+    again = open_session(client)
+    ended = wait_ended(client, submit(client, again, ["ls"])["id"], 60)
+    if ended["exit_code"] != 0:
+        yield f"a later session does not work: {ended}"
+    client.delete(f"/sessions/{again}").raise_for_status()
+
+
+def _may_unshare(setup: AttackSetup) -> bool:
+    argv = ["unshare", "--user", "--map-root-user", "--mount", "true"]
+    return as_user(setup.uid, argv, cwd=setup.root, env=dict(os.environ)).wait(30) == 0
+
+
+# What a plain user can try: every file by which a process changes its group. Prints how many took it.
+_WRITE_GROUPS = """
+import glob, os, sys, time
+files = [file for name in ("cgroup.procs", "tasks") for file in glob.glob("/sys/fs/cgroup/**/" + name, recursive=True)]
+taken = 0
+for file in files:
+    try:
+        with open(file, "w") as members:
+            members.write("0")
+        taken += 1
+    except OSError:
+        pass
+print("tried" if files and not taken else (len(files), taken), flush=True)
+if os.fork() == 0:
+    os.setsid()
+    os.closerange(0, 1024)
+    time.sleep(600)
+while "--leave" not in sys.argv:
+    time.sleep(1)
+"""
 
 
 def leaving_the_group(setup: AttackSetup) -> Iterator[str]:
-    """A command that moves a child out of its control group leaves nothing running."""
-    escape = (
-        "for f in /sys/fs/cgroup/cgroup.procs /sys/fs/cgroup/*/cgroup.procs /sys/fs/cgroup/*/tasks; do"
-        " echo $$ > $f; done 2>/dev/null; sleep 600; :"
-    )
+    """A command that moves a child out of its control group leaves nothing running, and the record tells of it."""
+    program, root = setup.root / "leave_group.py", setup.uid == 0
+    program.write_text((PROGRAMS / "leave_group.py").read_text() if root else _WRITE_GROUPS)
     with target(setup, "leaving-the-group") as server, server.client() as client:
         for how in ("exit", "timeout", "cancel"):
             mark = new_mark(how)
-            argv = ["sh", "-c", f"setsid sh -c '{escape}' {mark} & sleep 0.5; {_then(how)}"]
-            command = start_run(client, argv, wall_seconds=2 if how == "timeout" else 60)
+            argv = [setup.python, str(program), "groups", mark, *(["--leave"] if how == "exit" else [])]
+            command = start_run(client, argv, wall_seconds=5 if how == "timeout" else 60)
+            said = "ready\n" if root else "tried\n"
+            eventually(partial(_said, client, command, said), 60, f"the escape of {argv}")
             if how == "cancel":
-                await_running(client, [command])
-                time.sleep(1.0)  # until the escape has had its chance
                 client.post(f"/commands/{command}/cancel").raise_for_status()
-            wait_ended(client, command, 60)
+            ended = wait_ended(client, command, 60)
             with contextlib.suppress(AssertionError):
                 eventually(partial(_gone, mark))
             if left := carrying(mark):
                 yield f"after {how}, processes {left} go on"
+            counted = ended["exit"]["evidence"].get("left_group", 0)
+            if counted != int(root):
+                yield f"after {how}, the record counts {counted} processes that left the group: {ended['exit']}"
 
 
-def _then(how: str) -> str:
-    return "exit 0" if how == "exit" else "sleep 600"
+def _said(client: httpx.Client, command: int, wanted: str) -> bool:
+    return log_of(client, command) == wanted
 
 
 def stopped_keepers(setup: AttackSetup) -> Iterator[str]:

@@ -91,3 +91,10 @@ def wait_ended(client: httpx.Client, number: int, seconds: float) -> dict[str, A
                     return last
         time.sleep(0.05)
     raise AssertionError(f"command {number} did not end within {seconds:g} s: {last}")
+
+
+def log_of(client: httpx.Client, number: int) -> str:
+    """What a command has written."""
+    answer = client.get(f"/commands/{number}/log")
+    answer.raise_for_status()
+    return answer.text

@@ -9,7 +9,8 @@ from contextlib import aclosing
 from dataclasses import dataclass
 
 from pydantic import ValidationError
-from starlette.websockets import WebSocket, WebSocketState
+from starlette.status import WS_1006_ABNORMAL_CLOSURE
+from starlette.websockets import WebSocket, WebSocketDisconnect, WebSocketState
 
 from debug_server import messages as m
 from debug_server.errors import AccessError, DebugServerError, InvalidInputError, NotFoundError, StoreUnavailableError
@@ -111,7 +112,10 @@ def guarded_socket(endpoint: Socket) -> Socket:
     """The endpoint, its refusals turned into a close with 1008."""
 
     async def handle(socket: WebSocket) -> None:
-        await socket.accept()  # a close before it would be an HTTP status without a reason
+        try:
+            await socket.accept()  # a close before it would be an HTTP status without a reason
+        except OSError as error:  # the connection is gone; for later messages Starlette turns this into the same
+            raise WebSocketDisconnect(WS_1006_ABNORMAL_CLOSURE) from error
         try:
             await endpoint(socket)
         except DebugServerError as error:

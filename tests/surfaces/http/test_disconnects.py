@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import contextlib
 import json
@@ -17,9 +18,12 @@ from pathlib import Path
 
 import httpx
 import pytest
+from starlette.websockets import WebSocket, WebSocketDisconnect
+from uvicorn.protocols.utils import ClientDisconnected
 from websockets.exceptions import ConnectionClosed
 
 from debug_server.runner.log_watch import _shared
+from debug_server.surfaces.http.sockets import guarded_socket
 from tests.running import eventually
 from tests.surfaces.http.serving import SECONDS, Served, answered, refused
 
@@ -275,3 +279,24 @@ def test_waiting_ends_with_the_token(shared: Served) -> None:
         refused(pending.result(SECONDS), 401, "unauthorized")
     eventually(lambda: not shared.followers, what="the end of the followers")
     answered(shared.admin.post(f"/commands/{command}/cancel"), 200)
+
+
+def test_a_web_socket_that_is_gone_before_it_is_accepted() -> None:
+    """That is a client that left, not a failure of the server."""
+
+    async def receive() -> dict[str, str]:
+        return {"type": "websocket.connect"}
+
+    async def send(message: object) -> None:
+        raise ClientDisconnected
+
+    async def endpoint(socket: WebSocket) -> None:
+        raise AssertionError("it is not accepted")
+
+    socket = WebSocket({"type": "websocket", "path": "/", "headers": []}, receive, send)
+
+    async def guarded(socket: WebSocket) -> None:
+        await guarded_socket(endpoint)(socket)
+
+    with pytest.raises(WebSocketDisconnect):
+        asyncio.run(guarded(socket))
