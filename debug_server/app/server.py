@@ -9,7 +9,6 @@ Commands that still run at the exit continue under their keepers, and the next s
 from __future__ import annotations
 
 import asyncio
-import errno
 import fcntl
 import gc
 import json
@@ -44,6 +43,7 @@ from debug_server.ports import Part
 from debug_server.runner.open_files import max_connections, raise_limit
 from debug_server.service.background import continuing
 from debug_server.service.request_origin import is_loopback
+from debug_server.sockets.ports import bind_failure, reserve_port
 from debug_server.store import MetadataStore
 
 if TYPE_CHECKING:
@@ -61,7 +61,6 @@ _ENGINE_SECONDS = 1.0  # for commands that are about to end
 _FOLDER_MARK = "folder"  # in the artifacts folder
 _SWITCH_SECONDS = 0.0005
 _PID_LENGTH = 16
-_PORT_SECONDS, _POLL_SECONDS = 10.0, 0.01
 _GRPC_SHARE = 4  # gRPC counts its connections separately: it gets 1/4 of the total
 ADDRESSES = "server.json"  # beside the server's lock; valid only while the lock is held
 OWN_SOCKET = "server.sock"  # beside the server's lock; HTTP for the server's own user
@@ -242,8 +241,9 @@ def _listening(options: ServeOptions) -> socket.socket:
 def _reserved_grpc_port(options: ServeOptions) -> AbstractContextManager[socket.socket | None]:
     if not options.grpc_port:
         return nullcontext()
+    what = f"cannot listen on {options.host} gRPC port {options.grpc_port}"
     remedy = "choose another --grpc-port, or give --no-grpc"
-    return _listen(options.host, options.grpc_port, f"{options.host} gRPC port", remedy)
+    return reserve_port(options.host, options.grpc_port, what=what, remedy=remedy)
 
 
 def _listen(host: str, port: int, what: str, remedy: str) -> socket.socket:
@@ -251,28 +251,7 @@ def _listen(host: str, port: int, what: str, remedy: str) -> socket.socket:
     try:
         return socket.create_server((host, port), family=family, backlog=_BACKLOG)
     except (OSError, OverflowError) as error:
-        reason = "a port is a number from 0 to 65535"
-        if isinstance(error, OSError):  # its text ends with the address in brackets
-            reason = (error.strerror or str(error)).partition(" (")[0]
-        raise ConfigurationError(f"cannot listen on {what} {port} ({reason}): {remedy}") from error
-
-
-async def wait_until_free(host: str, port: int, seconds: float = _PORT_SECONDS) -> None:
-    """Return when a port whose listener was closed can be bound, or when ``seconds`` are over.
-
-    A child that another thread has forked keeps a copy of the listener until it calls exec.
-    """
-    deadline = time.monotonic() + seconds
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    while time.monotonic() < deadline:
-        try:
-            socket.create_server((host, port), family=family).close()
-        except OSError as error:
-            if error.errno != errno.EADDRINUSE:
-                return
-            await asyncio.sleep(_POLL_SECONDS)
-        else:
-            return
+        raise ConfigurationError(f"cannot listen on {what} {port} ({bind_failure(error)}): {remedy}") from error
 
 
 def _own_socket(local: Local) -> AbstractContextManager[list[socket.socket]]:
@@ -417,7 +396,6 @@ class _ServerRun:
         part_services = {name: handler for services in found for name, handler in services.items()}
         if self._sockets.grpc is not None:
             self._sockets.grpc.close()
-            await wait_until_free(self._options.host, port)
         server: GrpcServer = module.build_server(
             self._local.service,
             host=self._options.host,

@@ -264,6 +264,14 @@ def trickled(port: int) -> str:
     raise AssertionError("it was waited for")
 
 
+def trickled_whole(port: int) -> str:
+    """The same, once more where a byte that came after the answer had the connection reset before it was read."""
+    for _ in range(5):
+        with contextlib.suppress(ConnectionError):
+            return trickled(port)
+    raise AssertionError("the connection was reset each time")
+
+
 def test_silence_ends_at_its_deadline(tmp_path: Path, nothing_left: None) -> None:
     """A turn without a sign of life is interrupted: idle_timeout."""
     environ = {
@@ -281,7 +289,7 @@ def test_what_never_ends_is_ended(tmp_path: Path, nothing_left: None) -> None:
     """A turn that talks for ever: request_timeout, which a body that never comes gets, too."""
     environ = {"PROXY_TIMEOUT_MS": "3000", "PROXY_IDLE_TIMEOUT_MS": "4000"}
     with serving(tmp_path, environ) as gateway, ThreadPoolExecutor(1) as pool:
-        trickle = pool.submit(trickled, gateway.port)
+        trickle = pool.submit(trickled_whole, gateway.port)
         endless = httpx.post(gateway.url + CHAT, json=body("words=100000 delay=50"), timeout=60)
         error = error_of(endless, 504, "request_timeout")
         answer = trickle.result().lower()

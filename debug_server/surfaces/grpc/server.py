@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import socket
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -134,13 +133,8 @@ def build_server(
 
 def _bind(server: aio.Server, host: str, port: int, tls: Tls | None) -> int:
     address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-    try:  # otherwise the library prints its own message to stderr first
-        socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET).close()
-    except (OSError, OverflowError) as error:
-        reason = "a port is a number from 0 to 65535"
-        if isinstance(error, OSError):  # its text ends with the address in brackets
-            reason = (error.strerror or str(error)).partition(" (")[0]
-        raise ConfigurationError(f"gRPC cannot listen on {address} ({reason}): choose another host or port") from error
+    # Otherwise the library prints its own message to stderr first.
+    reserve_port(host, port, what=f"gRPC cannot listen on {address}", remedy="choose another host or port").close()
     try:
         if tls is None:
             bound: int = server.add_insecure_port(address)

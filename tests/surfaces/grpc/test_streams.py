@@ -172,7 +172,7 @@ def test_many_who_wait_do_not_make_the_server_deaf(play: Play) -> None:
 
 def test_a_stranger_does_not_learn_why_a_check_fails(play: Play, monkeypatch: pytest.MonkeyPatch) -> None:
     """Which one it is, and no more; folders and addresses are for who is known."""
-    monkeypatch.setattr("debug_server.service.health._MIN_FREE_BYTES", 1 << 80)
+    monkeypatch.setattr("debug_server.service.free_space._READY_BYTES", 1 << 80)
 
     async def scene(served: Served) -> None:
         found = await served.service.health.check(ANONYMOUS, messages.EmptyRequest())
