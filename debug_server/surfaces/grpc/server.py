@@ -13,6 +13,7 @@ from grpc_reflection.v1alpha import reflection
 
 from debug_server.errors import ConfigurationError
 from debug_server.service import Service
+from debug_server.sockets.ports import reserve_port
 from debug_server.surfaces.grpc.connections import Connections
 from debug_server.surfaces.grpc.handlers import handlers
 from debug_server.surfaces.grpc.schema import SERVICE
