@@ -11,6 +11,7 @@ import socket
 import threading
 import time
 from collections import deque
+from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -29,8 +30,16 @@ _ANSWER_SECONDS = 30.0  # a keeper answers as soon as it gets a CPU
 class KeeperConnection:
     """The connection to one keeper, made at its start or later by its run directory."""
 
-    def __init__(self, connection: socket.socket, pid: int | None = None) -> None:
+    def __init__(
+        self,
+        connection: socket.socket,
+        pid: int | None = None,
+        *,
+        on_no_process: Callable[[], object] = lambda: None,
+    ) -> None:
+        """``on_no_process`` is called while the keeper cannot create the command's process."""
         self._connection = connection
+        self._on_no_process = on_no_process
         self._process = None if pid is None else (pid, start_time(pid) or 0)
         self.last_message_at = -math.inf  # monotonic time of the last message
         self._buffer = frames.FrameBuffer()
@@ -91,6 +100,8 @@ class KeeperConnection:
         while (message := self.receive(timeout)) is not None:
             if message.get("event") in events:
                 return message
+            if message.get("event") == "no_process":
+                self._on_no_process()
         return None
 
     def request(self, message: dict[str, Any], timeout: float = _ANSWER_SECONDS) -> dict[str, Any]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
+import select
 import signal
 import socket
 import subprocess
@@ -32,6 +34,7 @@ _KEEPER_SECONDS = 30.0
 _RETRY_SECONDS = 0.2  # after no process could be created
 _STOPPED_SECONDS = 10.0  # a fork server that stays stopped is replaced
 _CHECK_SECONDS = 1.0
+_SCARCE_SECONDS = 5.0  # after no process could be created: no idle keepers, which count against the limit
 
 
 class KeeperPool:
@@ -50,6 +53,7 @@ class KeeperPool:
         self._idle: deque[KeeperConnection] = deque()
         self._requested = 0  # requested from the fork server and not yet received
         self._waiting_threads = 0  # threads that wait for one of them
+        self._scarce_until = 0.0  # monotonic time; until then a keeper is made only for a command that waits for it
 
     @property
     def capabilities(self) -> Capabilities:
@@ -79,7 +83,8 @@ class KeeperPool:
                 idle = self._idle.popleft() if self._idle else None
                 self._waiting_threads += 0 if idle else 1
                 # Some more than needed now, so that the next command need not wait for a fork.
-                self._request(channel, self._waiting_threads + self._spares - len(self._idle) - self._requested)
+                spares = 0 if self._is_scarce() else self._spares
+                self._request(channel, self._waiting_threads + spares - len(self._idle) - self._requested)
             if idle is not None:
                 return idle
             if (fresh := self._receive(channel)) is not None:
@@ -90,17 +95,40 @@ class KeeperPool:
     def give_back(self, connection: KeeperConnection) -> None:
         """Return a keeper whose command has ended; it serves another one, or ends if there are enough."""
         with self._lock:
-            if self._socket is not None and len(self._idle) < self._max_idle:
+            if self._socket is not None and len(self._idle) < self._max_idle and not self._is_scarce():
                 self._idle.append(connection)
                 return
         connection.close()
 
     def close_idle(self) -> None:
-        """Close the idle keepers: each one counts against the limit of processes."""
+        """No process can be created: close the idle keepers, and keep none for a moment."""
         with self._lock:
+            self._scarce_until = time.monotonic() + _SCARCE_SECONDS
             idle, self._idle = self._idle, deque()
         for connection in idle:
             connection.close()
+        self._close_unreceived()
+
+    def _is_scarce(self) -> bool:
+        return time.monotonic() < self._scarce_until
+
+    def _close_unreceived(self) -> None:
+        """Close the keepers that were forked ahead of time and that no command has taken yet."""
+        if not self._receive_lock.acquire(blocking=False):
+            return  # a command waits for the next one
+        try:
+            while (channel := self._socket) is not None and _has_data(channel):
+                message, descriptors, _, _ = socket.recv_fds(channel, 4, 1)
+                for descriptor in descriptors:
+                    os.close(descriptor)
+                if not message:
+                    return  # the fork server has ended, which the next command notices
+                with self._lock:
+                    self._requested -= channel is self._socket
+        except OSError:
+            return  # the pool is being closed
+        finally:
+            self._receive_lock.release()
 
     def _request(self, channel: socket.socket, count: int) -> None:
         if count > 0:
@@ -129,7 +157,9 @@ class KeeperPool:
             raise KeeperError("no file descriptor is left to talk to a keeper: raise the open files limit")
         if not descriptors:
             return None
-        return KeeperConnection(socket.socket(fileno=descriptors[0]), int.from_bytes(message, "little"))
+        return KeeperConnection(
+            socket.socket(fileno=descriptors[0]), int.from_bytes(message, "little"), on_no_process=self.close_idle
+        )
 
     def _await_keeper(self, channel: socket.socket) -> tuple[bytes, list[int]]:
         """A keeper's pid and socket; a stopped fork server is continued, and killed if it stays stopped."""
@@ -236,3 +266,9 @@ class KeeperPool:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def _has_data(channel: socket.socket) -> bool:
+    poller = select.poll()  # select() cannot watch descriptors beyond 1023
+    poller.register(channel, select.POLLIN)
+    return bool(poller.poll(0))

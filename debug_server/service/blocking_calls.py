@@ -57,6 +57,7 @@ class BlockingCalls:
         try:
             return or_exhausted(function, *args, **kwargs)
         except ResourcesExhaustedError:
+            self._git_threads.end_idle()
             self._on_exhausted()
             raise
 

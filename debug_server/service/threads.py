@@ -2,18 +2,52 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from queue import Empty
 from typing import ParamSpec, TypeVar
 
 from debug_server.errors import ResourcesExhaustedError
 
+_RENEW_SECONDS = 5.0
+
 P = ParamSpec("P")
 T = TypeVar("T")
 
 
-class Threads(ThreadPoolExecutor):
+class Threads(Executor):
+    """A pool of threads; those that have nothing to do can be ended."""
+
+    def __init__(self, max_workers: int, name: str) -> None:
+        self._max_workers, self._name = max_workers, name
+        self._lock = threading.Lock()
+        self._pool = _Pool(max_workers, name)
+        self._renewed = -_RENEW_SECONDS
+
+    def submit(self, function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
+        """Queue a call; ResourcesExhaustedError if the pool has no thread and none can be created."""
+        with self._lock:
+            return self._pool.submit(function, *args, **kwargs)
+
+    def end_idle(self) -> None:
+        """End the threads that wait for work: each one counts against the limit of processes."""
+        with self._lock:
+            if (now := time.monotonic()) < self._renewed + _RENEW_SECONDS:
+                return
+            self._renewed = now
+            pool, self._pool = self._pool, _Pool(self._max_workers, self._name)
+        pool.shutdown(wait=False)  # what runs or is queued there is still done
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        """Take no more work."""
+        with self._lock:
+            pool = self._pool
+        pool.shutdown(wait, cancel_futures=cancel_futures)
+
+
+class _Pool(ThreadPoolExecutor):
     """A pool that removes work from its queue if it reports the work as refused.
 
     The library queues work first and then starts a thread: if that fails, the caller gets an error, but the work is

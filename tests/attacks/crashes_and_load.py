@@ -175,14 +175,22 @@ def no_more_processes(setup: AttackSetup) -> Iterator[str]:
                     ended = wait_ended(client, command_number(answer.json()), 90)
                     if ended["exit_reason"] != "exited":
                         yield f"without processes a command ends as {ended}"
-            answer = eventually(lambda: _accepted(server), 30, "a run that is taken when the others have ended")
-            if wait_ended(client, command_number(answer.json()), 60)["exit_code"] != 0:
+            answers.append(_ask_to_run(server))
+            with contextlib.suppress(AssertionError):
+                eventually(lambda: _accepted(server, answers), 30)
+            if answers[-1].status_code != 201:
+                alive = _tasks_by_name(setup.uid)
+                yield f"when the others have ended a run is refused: {answers[-1].text[:300]}, alive: {alive}"
+                return
+            if wait_ended(client, command_number(answers[-1].json()), 60)["exit_code"] != 0:
                 yield "no command runs when there are processes again"
 
 
-def _accepted(server: Target) -> httpx.Response | None:
-    answer = _ask_to_run(server)
-    return answer if answer.status_code == 201 else None
+def _accepted(server: Target, answers: list[httpx.Response]) -> bool:
+    """Whether the last run was accepted; if not, ask for another one."""
+    if answers[-1].status_code != 201:
+        answers.append(_ask_to_run(server))
+    return answers[-1].status_code == 201
 
 
 def _ask_to_run(server: Target) -> httpx.Response:
@@ -198,6 +206,16 @@ def _tasks_of(uid: int) -> int:
             if process.stat().st_uid == uid:
                 count += len(list((process / "task").iterdir()))
     return count
+
+
+def _tasks_by_name(uid: int) -> Counter[str]:
+    """The names of a user's processes and threads, with how many there are of each."""
+    names = Counter[str]()
+    for process in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            if process.stat().st_uid == uid:
+                names.update((task / "comm").read_text().strip() for task in (process / "task").iterdir())
+    return names
 
 
 def exactly_once(setup: AttackSetup) -> Iterator[str]:

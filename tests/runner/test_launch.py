@@ -125,6 +125,20 @@ def test_a_fork_server_that_is_let_go_leaves_no_zombie(pool: KeeperPool, tmp_pat
     eventually(lambda: not Path(f"/proc/{server}").exists(), what="the end of the fork server, and of its entry")
 
 
+def test_keepers_that_nobody_has_taken_are_let_go(pool: KeeperPool, tmp_path: Path) -> None:
+    """Those that the fork server has made ahead of time end too, and for a moment none is made."""
+    taken = pool.take()
+    server = _fork_server(pool)
+    eventually(lambda: len(children(server)) == 3, what="two keepers for later commands")
+    pool.close_idle()
+    eventually(lambda: len(children(server)) == 1, what="the end of both")
+    running = launch(pool, tmp_path / "keepers", _order(tmp_path, 1, "exit 3"))
+    assert len(children(server)) == 2
+    assert running.wait().exit_code == 3
+    running.dispose()
+    taken.close()
+
+
 def test_keepers_that_wait_are_let_go(pool: KeeperPool, tmp_path: Path) -> None:
     """Their processes are somebody else's to have; the next command gets a keeper all the same."""
     waiting = pool.take()

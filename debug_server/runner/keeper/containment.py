@@ -73,8 +73,8 @@ class Containment:
         """After a crash: end the trees of dead keepers of earlier servers."""
 
 
-def _clone_patiently() -> int:
-    """``clone``; while no process can be created, retry: the orders wait in their socket."""
+def _clone_patiently(orders: socket.socket) -> int:
+    """``clone``; while no process can be created, say so and retry: the orders wait in their socket."""
     deadline = time.monotonic() + prefork.SPAWN_PATIENCE
     while True:
         try:
@@ -82,6 +82,7 @@ def _clone_patiently() -> int:
         except BlockingIOError:
             if time.monotonic() > deadline:
                 raise
+        orders.sendall(prefork.NO_PROCESS)
         time.sleep(prefork.SPAWN_RETRY)
 
 
@@ -209,7 +210,7 @@ class NamespaceContainment(Containment):
         except OSError:
             os._exit(1)
         try:
-            child = _clone_patiently()
+            child = _clone_patiently(orders)
         except OSError as error:
             orders.sendall(prefork.explain(error).encode())
             os._exit(127)

@@ -17,7 +17,7 @@ from debug_server.runner.keeper import deadlines, limits, record, verbs
 from debug_server.runner.keeper.command import Command
 from debug_server.runner.keeper.control import Control
 from debug_server.runner.keeper.loop import Loop
-from debug_server.runner.keeper.prefork import SPAWN_PATIENCE, SPAWN_RETRY, explain
+from debug_server.runner.keeper.prefork import NO_PROCESS, SPAWN_PATIENCE, SPAWN_RETRY, explain
 from debug_server.runner.keeper.spare import Spare
 from debug_server.runner.keeper.stdin import Stdin
 from debug_server.runner.keeper.streams import DISK_RETRY
@@ -165,18 +165,26 @@ class Keeper:
                     raise
             else:
                 return
+            self._report_no_process()
             command.loop.turn(SPAWN_RETRY)
 
+    def _report_no_process(self) -> None:
+        """No process can be created for the command: the server may end idle ones."""
+        self._command.control.broadcast({"event": "no_process"})
+
     def _on_child(self, fd: int, _: int) -> None:
-        """The orders socket closes after exec, or has the error if exec failed."""
+        """The orders socket closes after exec, or has the error if exec failed; NO_PROCESS until there is a child."""
         command, orders_socket = self._command, self._command.slot.orders
         assert orders_socket is not None
         try:
             data = orders_socket.recv(1 << 16)
         except OSError:  # the child ended before it read its orders; if by a signal, the signal is the exit reason
             data, self._never_started = b"", True
+        if data and not (said := data.lstrip(NO_PROCESS)):
+            self._report_no_process()
+            return
         if data:
-            command.spawn_error = data.decode()
+            command.spawn_error = said.decode()
         command.loop.unwatch(fd)
         orders_socket.close()
         if command.streams.terminal is not None:

@@ -35,6 +35,7 @@ _RLIMITS = {
 READ_SIZE = 1 << 17
 SPAWN_PATIENCE = 30.0  # seconds to wait for other processes to end, at the limit of processes
 SPAWN_RETRY = 0.1
+NO_PROCESS = b"\0"  # on the orders socket, instead of an error: the child cannot be created yet
 RESTORED_SIGNALS = (
     signal.SIGHUP,
     signal.SIGINT,

@@ -42,7 +42,7 @@ class Slot:
             self.orders.sendall(marshal.dumps(orders))
             self.orders.shutdown(socket.SHUT_WR)
         except BrokenPipeError as error:  # it has ended already, and may have said why
-            if said := self.orders.recv(1 << 16):
+            if said := self.orders.recv(1 << 16).lstrip(prefork.NO_PROCESS):
                 raise LookupError(said.decode()) from error
             raise
 
