@@ -7,6 +7,8 @@ import errno
 import os
 
 _libc = ctypes.CDLL(None, use_errno=True)
+for _name in ("mount", "prctl", "sched_getcpu", "setns", "syscall", "umount2", "unshare"):
+    getattr(_libc, _name)  # loaded once, in the fork server: each keeper would need its own memory for it
 # PyDLL keeps the GIL: the child of a raw clone must come back into the interpreter that called it.
 _libc_gil = ctypes.PyDLL(None, use_errno=True)
 
