@@ -206,7 +206,8 @@ def test_the_foundation_needs_the_standard_library_only() -> None:
 
 def test_messages_and_client_need_little() -> None:
     """The messages import the foundation and pydantic; the client those, the messages, sockets, disk and httpx."""
-    foundation = ("debug_server.model", "debug_server.errors", "pydantic", "pydantic_core", "debug_server.messages")
+    own = ("debug_server.model", "debug_server.errors", "debug_server.nearest", "debug_server.messages")
+    foundation = (*own, "pydantic", "pydantic_core")
     assert foreign_imports(lambda module: module.package == "messages", *foundation) == []
     more = ("debug_server.client", "debug_server.sockets", "debug_server.disk", "httpx")
     found = foreign_imports(lambda module: module.package == "client", *foundation, *more)

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
+from functools import cache
 from typing import Annotated, Any, ClassVar, Generic, TypeVar
 
 from pydantic import AfterValidator, AliasChoices, BaseModel, ConfigDict, Field, ValidationError, model_validator
 from pydantic_core import InitErrorDetails, PydanticCustomError
+
+from debug_server.nearest import nearest
 
 T = TypeVar("T")
 COMMIT = Field(min_length=1, max_length=255, validation_alias=AliasChoices("commit_sha", "commit"))
@@ -43,15 +46,45 @@ class Request(BaseModel):
 
     @model_validator(mode="before")
     @classmethod
-    def _without_nul(cls, given: object) -> object:
-        """Refuse NUL in texts: PostgreSQL cannot store it."""
+    def _check_names_and_texts(cls, given: object) -> object:
+        """Refuse unknown names, and NUL in texts: PostgreSQL cannot store it."""
         if isinstance(given, Mapping):
+            known = _names_of(cls)
+            if known is not None and (unknown := [str(name) for name in given if name not in known]):
+                raise refused(cls, *(fault((name,), "unknown_name", _unknown(name, known)) for name in unknown))
             for name, value in given.items():
                 if name not in cls.may_contain_nul and (location := _nul_in(value)) is not None:
-                    error = PydanticCustomError("nul", "it contains a NUL character, which cannot be stored")
-                    found = InitErrorDetails(type=error, loc=(str(name), *location), input=None)
-                    raise ValidationError.from_exception_data(cls.__name__, [found])
+                    text = "it contains a NUL character, which cannot be stored"
+                    raise refused(cls, fault((str(name), *location), "nul", text))
         return given
+
+
+def refused(model: type[BaseModel], *faults: InitErrorDetails) -> ValidationError:
+    """The error of a message with these faults."""
+    return ValidationError.from_exception_data(model.__name__, list(faults))
+
+
+def fault(location: tuple[int | str, ...], kind: str, text: str) -> InitErrorDetails:
+    """The fault of one field."""
+    return InitErrorDetails(type=PydanticCustomError(kind, "{text}", {"text": text}), loc=location, input=None)
+
+
+@cache
+def _names_of(model: type[BaseModel]) -> frozenset[str] | None:
+    """The names that a message's fields may have; None if it may have any."""
+    if model.model_config.get("extra") != "forbid":
+        return None
+    names = set(model.model_fields)
+    for field in model.model_fields.values():
+        alias = field.validation_alias
+        names |= {str(one) for one in alias.choices} if isinstance(alias, AliasChoices) else {str(alias)} - {"None"}
+    return frozenset(names)
+
+
+def _unknown(name: str, known: Iterable[str]) -> str:
+    if meant := nearest(name, known):
+        return f"unknown field: did you mean {meant!r}?"
+    return f"unknown field: use one of {', '.join(sorted(known))}" if known else "unknown field: none is expected here"
 
 
 def _nul_in(value: object) -> tuple[int | str, ...] | None:

@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Annotated, Any
 
-from pydantic import AliasChoices, BeforeValidator, ConfigDict, Field, ValidationError, create_model, model_validator
-from pydantic_core import InitErrorDetails, PydanticCustomError
+from pydantic import AliasChoices, BeforeValidator, ConfigDict, Field, create_model, model_validator
 
 from debug_server.messages.base import (
     COMMIT,
@@ -20,10 +19,13 @@ from debug_server.messages.base import (
     Reply,
     Request,
     Text,
+    fault,
+    refused,
 )
 from debug_server.messages.sessions import SessionReply
 from debug_server.model.limits import LIMITS, Limit
 from debug_server.model.signals import signal_number
+from debug_server.nearest import nearest
 
 # Limits that have another name in the settings, where sizes have units. ``timeout`` is accepted here too.
 _WALL = "wall_seconds"
@@ -67,10 +69,8 @@ class LimitsRequest(_LimitFields):  # type: ignore[misc]  # its fields are made 
         """Refuse an unknown name; the error has the right name, or all names."""
         if isinstance(given, Mapping):
             for name in given:
-                if fault := _fault_of(str(name), given, sorted(cls.model_fields)):
-                    error = PydanticCustomError("limit_name", "{fault}", {"fault": fault})
-                    found = InitErrorDetails(type=error, loc=(str(name),), input=None)
-                    raise ValidationError.from_exception_data(cls.__name__, [found])
+                if text := _fault_of(str(name), given, sorted(cls.model_fields)):
+                    raise refused(cls, fault((str(name),), "limit_name", text))
         return given
 
 
@@ -81,6 +81,8 @@ def _fault_of(name: str, given: Mapping[Any, Any], known: list[str]) -> str | No
         return None
     if meant := _SETTINGS_NAMES.get(name):
         return f"in requests this limit is named {meant.name}, in {meant.unit.value}"
+    if similar := nearest(name, known):
+        return f"unknown limit: did you mean {similar!r}?"
     return f"unknown limit: use one of {', '.join(known)}"
 
 

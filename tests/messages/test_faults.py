@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from pydantic import ValidationError
 
@@ -40,6 +42,24 @@ def test_a_fault_of_no_single_field_is_that_of_the_whole() -> None:
     """Which is called as the caller knows it."""
     error = refused(StartRun, repository="r", commit="a", commit_sha="b", argv=["true"])
     assert sentence_of(error, whole="request").startswith("request: commit is another name for commit_sha")
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"comit": "HEAD"}, "comit: unknown field: did you mean 'commit'?"),
+        (
+            {"repositry": "r", "Argv": ["true"]},
+            "repositry: unknown field: did you mean 'repository'?; Argv: unknown field: did",
+        ),
+        ({"limits": {"memory_byte": 1}}, "limits.memory_byte: unknown limit: did you mean 'memory_bytes'?"),
+    ],
+)
+def test_unknown_names_are_answered_with_the_nearest(given: dict[str, Any], said: str) -> None:
+    """Also several at once, and inside another field; a name like no other is answered with all."""
+    whole = {"repository": "r", "commit": "HEAD", "argv": ["true"], **given}
+    assert said in sentence_of(refused(StartRun, **whole))
+    assert "use one of expires_in, name, quotas" in sentence_of(refused(CreateToken, name="n", zzzz=1))
 
 
 def test_a_few_faults_are_told_and_that_there_are_more() -> None:

@@ -11,13 +11,15 @@ from typing import Any
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import Response
-from starlette.routing import Route, WebSocketRoute
+from starlette.responses import HTMLResponse, PlainTextResponse, Response
+from starlette.routing import Mount, Route, WebSocketRoute
 
 from debug_server.messages import OPERATIONS, ROUTES
+from debug_server.messages.routes import Route as TableRoute
 from debug_server.ports import Part
 from debug_server.service import Service
 from debug_server.surfaces.http import probes
+from debug_server.surfaces.http.documented_routes import VERSIONED, DocumentedRoute
 from debug_server.surfaces.http.endpoints import (
     Endpoint,
     artifact_file,
@@ -26,6 +28,7 @@ from debug_server.surfaces.http.endpoints import (
     start_run_endpoint,
     with_error_responses,
 )
+from debug_server.surfaces.http.html_pages import SECURITY_HEADERS, front_page, front_text
 from debug_server.surfaces.http.logs import LogEndpoints
 from debug_server.surfaces.http.middleware import RequestMiddleware
 from debug_server.surfaces.http.refusals import routing_error_response
@@ -56,6 +59,7 @@ class HttpApp(Starlette):
         self._settings = settings
         self._document: dict[str, Any] | None = None
         self._encoded: bytes | None = None
+        self._reference: bytes | None = None
 
     def openapi(self) -> dict[str, Any]:
         """The OpenAPI document, created on first use."""
@@ -70,6 +74,19 @@ class HttpApp(Starlette):
         if self._encoded is None:
             self._encoded = json.dumps(self.openapi(), ensure_ascii=False, separators=(",", ":")).encode()
         return self._encoded
+
+    def reference(self) -> bytes:
+        """The same as a page, made once."""
+        if self._reference is None:
+            from debug_server.surfaces.http.html_pages import reference_page
+
+            self._reference = reference_page(self.openapi()).encode()
+        return self._reference
+
+    @property
+    def version(self) -> str:
+        """The server's version."""
+        return self._settings.version
 
 
 Lifespan = Callable[[HttpApp], AbstractAsyncContextManager[None]]
@@ -98,9 +115,13 @@ def create_http_app(
         _add_api(app, service, settings.heartbeat_seconds, probing)
     for part in parts:  # before the probes, so that a part may replace one of them
         app.router.routes.extend(part.routes())
+    versioned = [route for route in app.router.routes if isinstance(route, ApiRoute | DocumentedRoute | WebSocketRoute)]
     for path, endpoint in probing.items():
-        _add(app, "GET", path, endpoint)
+        app.router.routes.append(Route(path, with_error_responses(endpoint), methods=["GET"]))
     app.router.routes.append(Route("/openapi.json", _document))
+    app.router.routes.append(Route("/docs", _reference))
+    app.router.routes.append(Route("/", _front_page))
+    app.router.routes.append(Mount(VERSIONED, routes=versioned))
     return app
 
 
@@ -115,16 +136,30 @@ def _add_api(app: HttpApp, service: Service, heartbeat_seconds: float, probing: 
     }
     for operation in OPERATIONS.values():
         if operation.name not in specials and operation.route.path not in probing:
-            _add(app, operation.route.method, operation.route.path, operation_endpoint(service, operation))
+            app.router.routes.append(ApiRoute(operation.route, operation_endpoint(service, operation)))
     for name, endpoint in specials.items():
-        _add(app, ROUTES[name].method, ROUTES[name].path, endpoint)
+        app.router.routes.append(ApiRoute(ROUTES[name], endpoint))
     for path, socket in SocketEndpoints(service=service, streams=streams).routes().items():
         app.router.routes.append(WebSocketRoute(path, socket))
 
 
-def _add(app: HttpApp, method: str, path: str, endpoint: Endpoint) -> None:
-    app.router.routes.append(Route(path, with_error_responses(endpoint), methods=[method]))
+class ApiRoute(Route):
+    """A route of the table."""
+
+    def __init__(self, row: TableRoute, endpoint: Endpoint) -> None:
+        super().__init__(row.path, with_error_responses(endpoint), methods=[row.method])
 
 
 async def _document(request: Request) -> Response:
     return SharedBytes(request.app.encoded_document(), media_type="application/json")
+
+
+async def _reference(request: Request) -> Response:
+    return SharedBytes(request.app.reference(), headers=SECURITY_HEADERS, media_type="text/html")
+
+
+async def _front_page(request: Request) -> Response:
+    host = request.headers.get("host", "127.0.0.1:8000")
+    if "text/html" in request.headers.get("accept", ""):
+        return HTMLResponse(front_page(TITLE, request.app.version, host), headers=SECURITY_HEADERS)
+    return PlainTextResponse(front_text(TITLE, request.app.version, host))

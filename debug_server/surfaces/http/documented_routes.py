@@ -11,6 +11,7 @@ from starlette.routing import Route
 from debug_server.surfaces.http.endpoints import Endpoint, with_error_responses
 
 JSON, NDJSON, SSE, BYTES = ("application/json", "application/x-ndjson", "text/event-stream", "application/octet-stream")
+VERSIONED = "/api/v1"  # the prefix of the routes that clients can rely on
 LAST_EVENT = {
     "name": "Last-Event-ID",
     "in": "header",
@@ -24,6 +25,8 @@ LAST_EVENT = {
 class RouteDoc:
     """The documentation of one method of one path."""
 
+    name: str  # the operation's id
+    tag: str  # the group that the operation belongs to
     summary: str
     note: str
     request: type[BaseModel]  # has the fields of the path; the others are the body of a POST, or the query
@@ -33,6 +36,7 @@ class RouteDoc:
     produces: tuple[str, ...] = (JSON,)
     headers: tuple[dict[str, Any], ...] = ()
     open_to_local: bool = False  # the server's own user needs no token
+    signed: bool = False  # the caller signs the body, and needs no token
 
     @property
     def models(self) -> list[type[BaseModel]]:

@@ -6,11 +6,12 @@ import dataclasses
 import json
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
+from typing import Any
 
-from pydantic import Field
+from pydantic import ConfigDict, Field
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
-from starlette.routing import BaseRoute, Route
+from starlette.routing import BaseRoute
 
 from debug_server import messages as m
 from debug_server.dispatch.dispatcher import Outcome
@@ -20,7 +21,8 @@ from debug_server.dispatch.stream import EventStream, StreamFilter
 from debug_server.dispatch.webhooks import event_of, require_signature, verify
 from debug_server.surfaces.http.access import identify_or_local
 from debug_server.surfaces.http.decoding import json_object
-from debug_server.surfaces.http.endpoints import Endpoint, with_error_responses
+from debug_server.surfaces.http.documented_routes import LAST_EVENT, SSE, DocumentedRoute, RouteDoc
+from debug_server.surfaces.http.endpoints import Endpoint
 from debug_server.surfaces.http.streaming import Stream, with_heartbeats
 from debug_server.surfaces.http.unauthenticated_bodies import UnauthenticatedBodies
 
@@ -50,12 +52,60 @@ class StreamQuery(m.Request):
     from_now: bool = False
 
 
+class HookRef(m.Request):
+    """The repository whose push or pull request is reported; the body is the forge's own."""
+
+    model_config = ConfigDict(extra="allow")
+    repo: str
+
+
+class Emitted(m.Reply):
+    """What the event started."""
+
+    ok: bool
+    message: list[str]
+    runners: list[dict[str, Any]]
+
+
+_LOCAL = "The server's own user needs no token."
+_EMIT = RouteDoc(
+    name="emit_event",
+    tag="events and runners",
+    summary="Send an event to the runners.",
+    note=_LOCAL,
+    request=EmitEvent,
+    reply=Emitted,
+    status=202,
+    open_to_local=True,
+)
+_STREAM = RouteDoc(
+    name="stream_runner_events",
+    tag="events and runners",
+    summary="Follow the events and what their runners say.",
+    note=_LOCAL,
+    request=StreamQuery,
+    produces=(SSE,),
+    headers=(LAST_EVENT,),
+    open_to_local=True,
+)
+_HOOK = RouteDoc(
+    name="receive_hook",
+    tag="events and runners",
+    summary="Receive a push or a pull request from GitHub or Gitea.",
+    note="Signed with the secret of dispatch.hook_secret in X-Hub-Signature-256; needs no token.",
+    request=HookRef,
+    reply=Emitted,
+    status=202,
+    signed=True,
+)
+
+
 def kanban_routes(governor: Governor) -> list[BaseRoute]:
     """``/kanban/events`` and ``/hooks/{repo}``."""
     return [
-        Route("/kanban/events", with_error_responses(_emit(governor)), methods=["POST"]),
-        Route("/kanban/events", with_error_responses(_stream(governor)), methods=["GET"]),
-        Route("/hooks/{repo}", with_error_responses(_hook(governor)), methods=["POST"]),
+        DocumentedRoute("POST", "/kanban/events", _emit(governor), _EMIT),
+        DocumentedRoute("GET", "/kanban/events", _stream(governor), _STREAM),
+        DocumentedRoute("POST", "/hooks/{repo}", _hook(governor), _HOOK),
     ]
 
 

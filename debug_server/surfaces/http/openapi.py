@@ -9,10 +9,19 @@ from typing import Any
 
 from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
-from starlette.routing import BaseRoute
+from starlette.routing import BaseRoute, Route
 
 from debug_server.messages import OPERATIONS, ROUTES, VARIANTS, Reply
-from debug_server.surfaces.http.documented_routes import BYTES, JSON, LAST_EVENT, NDJSON, SSE, DocumentedRoute, RouteDoc
+from debug_server.surfaces.http.documented_routes import (
+    BYTES,
+    JSON,
+    LAST_EVENT,
+    NDJSON,
+    SSE,
+    VERSIONED,
+    DocumentedRoute,
+    RouteDoc,
+)
 from debug_server.surfaces.http.endpoints import PATCH_TYPE, WaitQuery
 from debug_server.surfaces.http.logs import LogQuery, SessionLogQuery
 
@@ -81,26 +90,57 @@ _PROBES = {
     "/readyz": "Check store, disk and keepers; 503 if a check fails or the server is shutting down.",
     "/metrics": "Metrics in Prometheus text format, for the server's own user or with a token.",
 }
+# Routes that other specifications describe: (method, path) -> (id, tag, summary).
+_SPECIFIED_ELSEWHERE = {
+    ("POST", "/v1/chat/completions"): ("create_chat_completion", "OpenAI API", "Create a chat completion."),
+    ("POST", "/v1/responses"): ("create_response", "OpenAI API", "Create a response."),
+    ("GET", "/v1/models"): ("list_models", "OpenAI API", "List the models."),
+    ("GET", "/v1/models/{model}"): ("get_model", "OpenAI API", "Get a model."),
+    ("GET", "/v1/usage"): ("get_usage", "OpenAI API", "Get the tokens used, by hour or day."),
+    ("GET", "/v1/usage/raw"): ("list_usage", "OpenAI API", "List the latest requests and their tokens."),
+    ("POST", "/mcp"): ("call_mcp", "MCP", "Send a message of the Model Context Protocol."),
+}
+_SERVERS = [
+    {"url": VERSIONED, "description": "Stays as it is until there is an /api/v2."},
+    {"url": "/", "description": "The same paths, for clients that use them already."},
+]
+_ROOT = [{"url": "/"}]
+_ANY_OBJECT = {JSON: {"schema": {"type": "object"}}}
+_PATH_TYPE = re.compile(r":\w+}")
 
 
 def document(title: str, version: str, routes: Iterable[BaseRoute] = (), *, api: bool = True) -> dict[str, Any]:
     """The document: the API, and the documented routes among ``routes``."""
+    routes = list(routes)
     items = [*_api()] if api else []
     items += [(route.method, route.path, route.about) for route in routes if isinstance(route, DocumentedRoute)]
     models: list[type[BaseModel]] = [*(model for _, _, about in items for model in about.models), ErrorReply]
     unique = list(dict.fromkeys(models))
     _, components = models_json_schema([(item, "validation") for item in unique], ref_template=_REFERENCE)
     schemas = components["$defs"]
-    paths: dict[str, Any] = {path: {"get": _probe(path, summary)} for path, summary in _PROBES.items()}
+    paths: dict[str, Any] = {
+        path: {"servers": _ROOT, "get": _probe(path, summary)} for path, summary in _PROBES.items()
+    }
     for method, path, about in items:
         paths.setdefault(path, {})[method.lower()] = _described(method, path, about, schemas)
+    served = {_PATH_TYPE.sub("}", route.path) for route in routes if isinstance(route, Route)}
+    for (method, path), (name, tag, summary) in _SPECIFIED_ELSEWHERE.items():
+        if path in served:
+            described = _specified(path, name, tag, summary)
+            if method == "POST":
+                described["requestBody"] = {"required": True, "content": _ANY_OBJECT}
+            paths.setdefault(path, {"servers": _ROOT})[method.lower()] = described
     return {
         "openapi": "3.1.0",
         "info": {"title": title, "version": version},
+        "servers": _SERVERS,
         "paths": paths,
         "components": {
             "schemas": schemas,
-            "securitySchemes": {"bearer": {"type": "http", "scheme": "bearer"}},
+            "securitySchemes": {
+                "bearer": {"type": "http", "scheme": "bearer"},
+                "signature": {"type": "apiKey", "in": "header", "name": "X-Hub-Signature-256"},
+            },
         },
     }
 
@@ -111,6 +151,8 @@ def _api() -> Iterable[tuple[str, str, RouteDoc]]:
         special = OVERRIDES.get(name) or RouteOverride()
         operation, route = VARIANTS.get(name) or OPERATIONS[name], ROUTES[name]
         about = RouteDoc(
+            name=name,
+            tag=operation.verb.partition(".")[0],
             summary=operation.summary,
             note=f"Scopes: {', '.join(operation.scopes or ()) or 'none'}.",
             request=operation.request,
@@ -129,16 +171,38 @@ def _described(method: str, path: str, about: RouteDoc, schemas: dict[str, Any])
     asked = schemas[about.query.__name__] if about.query else request if method != "POST" else {}
     parameters = [*_parameters(names, {**request, **asked} if about.query else request, asked), *about.headers]
     found: dict[str, Any] = {
-        "operationId": f"{method.lower()}_{re.sub(r'[^a-z]+', '_', path).strip('_')}",
+        "operationId": about.name,
+        "tags": [about.tag],
         "summary": about.summary,
         "description": about.note,
-        "security": [{"bearer": []}, *([{}] if about.open_to_local else [])],
+        "security": _security(about),
         "parameters": [*parameters, _KEY] if method == "POST" else parameters,
         "responses": _responses(about),
     }
     if method == "POST":
         found["requestBody"] = _body(request, names)
     return found
+
+
+def _security(about: RouteDoc) -> list[dict[str, list[str]]]:
+    if about.signed:
+        return [{"signature": []}]
+    return [{"bearer": []}, *([{}] if about.open_to_local else [])]
+
+
+def _specified(path: str, name: str, tag: str, summary: str) -> dict[str, Any]:
+    """A route whose request and reply another specification describes."""
+    return {
+        "operationId": name,
+        "tags": [tag],
+        "summary": summary,
+        "security": [{"bearer": []}, {}],
+        "parameters": [
+            {"name": parameter, "in": "path", "required": True, "schema": {"type": "string"}}
+            for parameter in re.findall(r"{(\w+)}", path)
+        ],
+        "responses": {"200": {"description": "Done.", "content": _ANY_OBJECT}},
+    }
 
 
 def _parameters(names: list[str], request: dict[str, Any], asked: dict[str, Any]) -> Iterable[dict[str, Any]]:
@@ -182,4 +246,4 @@ def _probe(path: str, summary: str) -> dict[str, Any]:
         responses["503"] = {"description": "The check failed.", "content": {kind: {}}}
     if path == "/metrics":
         responses["401"] = {"description": "No valid token.", "content": {JSON: {}}}
-    return {"operationId": f"get_{path[1:]}", "summary": summary, "responses": responses}
+    return {"operationId": f"get_{path[1:]}", "tags": ["health"], "summary": summary, "responses": responses}

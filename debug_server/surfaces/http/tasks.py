@@ -17,7 +17,7 @@ from debug_server.service import Caller, Service
 from debug_server.surfaces.http.access import identify_or_local
 from debug_server.surfaces.http.decoding import from_query, json_object
 from debug_server.surfaces.http.documented_routes import BYTES, LAST_EVENT, NDJSON, SSE, DocumentedRoute, RouteDoc
-from debug_server.surfaces.http.endpoints import KEY_HEADER, encoded
+from debug_server.surfaces.http.endpoints import KEY_HEADER, Endpoint, encoded
 from debug_server.surfaces.http.log_text import LogText, Record
 from debug_server.surfaces.http.logs import bytes_of, lines_of, resume_offset, sse
 from debug_server.surfaces.http.sockets import follow_records, guarded_socket
@@ -37,14 +37,23 @@ class TaskLogQuery(TaskId):
     follow: bool = False
 
 
-def _about(summary: str, request: type[BaseModel], *, reply: type[BaseModel] = RunnerTask, **more: Any) -> RouteDoc:
-    return RouteDoc(summary=summary, note=_NOTE, request=request, reply=reply, open_to_local=True, **more)
+def _about(name: str, summary: str, request: type[BaseModel], reply: type[BaseModel] = RunnerTask) -> RouteDoc:
+    return RouteDoc(
+        name=name, tag="tasks", summary=summary, note=_NOTE, request=request, reply=reply, open_to_local=True
+    )
 
 
-def _log_about(summary: str, kind: str) -> RouteDoc:
+def _log_about(name: str, summary: str, kind: str) -> RouteDoc:
     headers = (LAST_EVENT,) if kind == SSE else ()
     return RouteDoc(
-        summary=summary, note=_NOTE, request=TaskLogQuery, produces=(kind,), headers=headers, open_to_local=True
+        name=name,
+        tag="tasks",
+        summary=summary,
+        note=_NOTE,
+        request=TaskLogQuery,
+        produces=(kind,),
+        headers=headers,
+        open_to_local=True,
     )
 
 
@@ -61,24 +70,33 @@ class TasksPart:
     def routes(self) -> Sequence[BaseRoute]:
         """Everything below ``/tasks``."""
         log = "/tasks/{task_id}/log"
-        return [
-            DocumentedRoute("POST", "/tasks/submit", self.submit, _about("Run a task.", RunnerSubmit)),
-            DocumentedRoute("GET", "/tasks", self.list, _about("List tasks, oldest first.", TaskPage, reply=TaskList)),
-            DocumentedRoute("GET", "/tasks/{task_id}", self.get, _about("Get a task.", TaskId)),
-            DocumentedRoute(
-                "GET", "/tasks/{task_id}/wait", self.wait, _about("Wait until a task has ended.", WaitTask)
+        rows: list[tuple[str, str, Endpoint, RouteDoc]] = [
+            ("POST", "/tasks/submit", self.submit, _about("submit_task", "Run a task.", RunnerSubmit)),
+            ("GET", "/tasks", self.list, _about("list_tasks", "List tasks, oldest first.", TaskPage, TaskList)),
+            ("GET", "/tasks/{task_id}", self.get, _about("get_task", "Get a task.", TaskId)),
+            (
+                "GET",
+                "/tasks/{task_id}/wait",
+                self.wait,
+                _about("wait_task", "Wait until a task has ended or the timeout is over.", WaitTask),
             ),
-            DocumentedRoute("POST", "/tasks/{task_id}/cancel", self.cancel, _about("Cancel a task.", TaskId)),
-            DocumentedRoute("GET", log, self.log, _log_about("Get a task's output.", BYTES)),
-            DocumentedRoute(
-                "GET", f"{log}.ndjson", self.log_lines, _log_about("Get a task's output as JSON lines.", NDJSON)
+            ("POST", "/tasks/{task_id}/cancel", self.cancel, _about("cancel_task", "Cancel a task.", TaskId)),
+            ("GET", log, self.log, _log_about("read_task_log", "Get a task's output.", BYTES)),
+            (
+                "GET",
+                f"{log}.ndjson",
+                self.log_lines,
+                _log_about("task_log_lines", "Get a task's output as JSON lines.", NDJSON),
             ),
-            DocumentedRoute(
+            (
                 "GET",
                 f"{log}/events",
                 self.log_events,
-                _log_about("Follow a task's output as server-sent events.", SSE),
+                _log_about("follow_task_log", "Follow a task's output as server-sent events.", SSE),
             ),
+        ]
+        return [
+            *(DocumentedRoute(method, path, endpoint, about) for method, path, endpoint, about in rows),
             WebSocketRoute(log, guarded_socket(self.log_socket)),
         ]
 

@@ -6,6 +6,7 @@ import json
 import logging
 import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import jsonschema  # type: ignore[import-untyped]
@@ -15,15 +16,18 @@ import schemathesis
 from hypothesis import HealthCheck, Phase, settings
 from starlette.routing import Route, WebSocketRoute
 
+from debug_server.app.asgi import create_app
 from debug_server.app.parts import TASKS
 from debug_server.messages import ROUTES
+from debug_server.surfaces.http import HttpApp
 from debug_server.surfaces.http.openapi import document
 from debug_server.surfaces.http.tasks import TasksPart
 from tests.servers import unmount_below
-from tests.surfaces.http.serving import Served, answered
+from tests.surfaces.http.serving import SECONDS, Served, answered, open_local
 
 EXAMPLES = 8
-UNDOCUMENTED = {"/openapi.json"}
+UNDOCUMENTED = {"/", "/docs", "/openapi.json", "/v1/{rest}"}
+_PATH_TYPE = re.compile(r":\w+}")
 PATIENCE = {"follow", "timeout", "wait"}  # fields that say how long to wait, which a test need not
 
 
@@ -58,18 +62,62 @@ def test_every_route_of_the_table_is_served(shared: Served) -> None:
     assert {(route.path, route.method) for route in ROUTES.values()} <= served
 
 
-def test_every_route_is_documented(shared: Served) -> None:
-    """What the application answers and what the document says are the same paths and methods."""
-    served = {
-        (path, method.lower())
-        for route in shared.app.routes
-        if isinstance(route, Route) and (path := route.path) not in UNDOCUMENTED
-        for method in (route.methods or set()) - {"HEAD"}
+def test_every_route_is_documented(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a server with every part answers and what its document says are the same paths and methods."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "config").mkdir()
+    (tmp_path / "config/runners.yml").write_text("runners: {}\n")
+    (tmp_path / "config/repos.yml").write_text("repos: {}\n")
+    monkeypatch.setenv("CODEX_HOME", str(tmp_path / "codex"))
+    monkeypatch.setenv("PROXY_USE_APP_SERVER", "false")  # the paths are there without its worker
+    with open_local(tmp_path) as local:
+        app = create_app(local)
+        routes = {_PATH_TYPE.sub("}", route.path): route for route in app.routes if isinstance(route, Route)}
+        written = app.openapi()
+        sockets = [route for route in app.routes if isinstance(route, WebSocketRoute)]
+    served = {(path, method.lower()) for path in routes for method in _methods(app, path)}
+    programs = {path for path, route in routes.items() if route.methods is None}  # which choose the methods themselves
+    paths = {(path, method) for path, item in written["paths"].items() for method in item if method != "servers"}
+    assert {path for path, _ in paths if path in programs} == programs - UNDOCUMENTED
+    assert {item for item in served if item[0] not in UNDOCUMENTED} == {
+        item for item in paths if item[0] not in programs
     }
-    written = answered(shared.admin.get("/openapi.json"), 200)
-    assert written["openapi"].startswith("3.1")
-    assert served == {(path, method) for path, item in written["paths"].items() for method in item}
-    assert len([route for route in shared.app.routes if isinstance(route, WebSocketRoute)]) == 4
+    assert {path for path, _ in paths} >= {"/kanban/events", "/hooks/{repo}", "/v1/responses", "/mcp", "/tasks"}
+    assert len(sockets) == 4
+
+
+def _methods(app: HttpApp, path: str) -> set[str]:
+    """The methods of every route of a path."""
+    found = [route for route in app.routes if isinstance(route, Route) and _PATH_TYPE.sub("}", route.path) == path]
+    return {method for route in found for method in route.methods or ()} - {"HEAD"}
+
+
+def test_the_document_is_openapi() -> None:
+    """It fits the schema of OpenAPI 3.1."""
+    schemathesis.openapi.from_dict(whole_document()).validate()
+
+
+@pytest.mark.parametrize("prefix", ["", "/api/v1"])
+def test_paths_with_and_without_a_version(shared: Served, prefix: str) -> None:
+    """Every route of the API is at both; errors name the path and its methods as elsewhere."""
+    assert answered(shared.admin.get(f"{prefix}/whoami"), 200)["name"] == "tester"
+    number = shared.run(shared.session(), "echo", "hello")
+    assert answered(shared.admin.get(f"{prefix}/commands/{number}"), 200)["exit_code"] == 0
+    assert shared.admin.get(f"{prefix}/commands/{number}/log").content == b"hello\n"
+    assert answered(shared.admin.get(f"{prefix}/tasks"), 200)["items"] == []
+    with shared.socket(f"{prefix}/commands/{number}/log") as socket:
+        assert json.loads(socket.recv(timeout=SECONDS))["text"] == "hello\n"
+    unknown = shared.admin.get(f"{prefix}/nothing")
+    assert (unknown.status_code, unknown.json()["error"]["code"]) == (404, "not_found")
+    assert f"{prefix}/nothing" in unknown.json()["error"]["message"]
+    refused = shared.admin.delete(f"{prefix}/commands/{number}")
+    assert (refused.status_code, refused.headers["allow"]) == (405, "GET, HEAD")
+
+
+def test_only_the_api_has_a_version(shared: Served) -> None:
+    """Probes and pages, and the OpenAI API, whose version is its own, are at one place."""
+    for path in ("/healthz", "/docs", "/openapi.json", "/v1/models", "/api/v1/whoami"):
+        assert shared.admin.get(f"/api/v1{path}").status_code == 404, path
 
 
 def test_references_and_ids() -> None:
@@ -77,8 +125,11 @@ def test_references_and_ids() -> None:
     text = whole_document()
     for target in re.findall(r'"#/components/schemas/(\w+)"', json.dumps(text)):
         assert target in text["components"]["schemas"]
-    ids = [operation["operationId"] for item in text["paths"].values() for operation in item.values()]
+    operations = [item[method] for item in text["paths"].values() for method in item if method != "servers"]
+    ids = [operation["operationId"] for operation in operations]
     assert len(ids) == len(set(ids))
+    assert set(ids) >= {name for name in ROUTES if name not in ("health", "session_patch")}
+    assert all(len(operation["tags"]) == 1 for operation in operations)
     for schema in text["components"]["schemas"].values():
         jsonschema.Draft202012Validator.check_schema(schema)
 
