@@ -1,7 +1,7 @@
 """The SDK: every verb of the service over HTTP, in a blocking and an asynchronous client.
 
-Imported by surfaces and by users' programs; imports the messages, the model, the errors, ``sockets`` and ``disk``,
-never the service. The clients are loaded on first use, so that a program that only needs values does not load an HTTP
+Imported by surfaces and by users' programs; imports the messages, the model, the errors, the settings, ``sockets``
+and ``disk``, never the service. The clients are loaded on first use, so that a program that only needs values does not load an HTTP
 library.
 """
 
