@@ -9,6 +9,9 @@ from typing import Any, Generic, ParamSpec, Protocol, TypeVar, overload
 
 from debug_server.client import calls
 from debug_server.client.calls import Call
+from debug_server.client.completed import Completed, RunInProgress
+from debug_server.errors import UnavailableError
+from debug_server.messages import ExecReply
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -60,8 +63,58 @@ class Verb(Generic[P, T]):
         return awaited if iscoroutinefunction(client.send) else method
 
 
+class Run(Generic[P]):
+    """``run``: repeats its request, with the same idempotency key, until the command has ended."""
+
+    def __init__(self, build: Callable[P, Call[ExecReply]]) -> None:
+        self.build = build
+        self.__doc__ = (
+            "Run a command to its end, in a session, in a new workspace of a repository or in a new empty folder;"
+            " ``wait`` bounds each request only."
+        )
+
+    @overload
+    def __get__(self, client: Sender, owner: type) -> Callable[P, Completed]: ...
+
+    @overload
+    def __get__(self, client: AsyncSender, owner: type) -> Callable[P, Awaitable[Completed]]: ...
+
+    @overload
+    def __get__(self, client: None, owner: type) -> Callable[P, Call[ExecReply]]: ...
+
+    def __get__(self, client: Any, owner: type) -> Callable[P, Any]:
+        if client is None:
+            return self.build
+
+        @wraps(self.build)
+        def method(*args: P.args, **kwargs: P.kwargs) -> Completed:
+            run = RunInProgress(self.build(*args, **kwargs))
+            while not run.ended:
+                try:
+                    run.take(client.send(run.call))
+                except UnavailableError as error:
+                    run.interrupted(error)
+            return run.completed
+
+        @wraps(self.build)
+        async def awaited(*args: P.args, **kwargs: P.kwargs) -> Completed:
+            run = RunInProgress(self.build(*args, **kwargs))
+            while not run.ended:
+                try:
+                    run.take(await client.send(run.call))
+                except UnavailableError as error:
+                    run.interrupted(error)
+            return run.completed
+
+        found = awaited if iscoroutinefunction(client.send) else method
+        found.__doc__ = self.__doc__
+        return found
+
+
 class Verbs:
-    """Every operation that is one request."""
+    """Every operation that is one request, and ``run``."""
+
+    run = Run(calls.exec_command)
 
     register_repository = initialize_repository = Verb(calls.register_repository)
     get_repository = Verb(calls.get_repository)
@@ -76,6 +129,7 @@ class Verbs:
     debug_session = send_debug_action = Verb(calls.debug_session)
     submit_command = Verb(calls.submit_command)
     start_run = Verb(calls.start_run)
+    exec_command = Verb(calls.exec_command)
     get_command = Verb(calls.get_command)
     list_commands = Verb(calls.list_commands)
     wait_command = Verb(calls.wait_command)

@@ -18,6 +18,7 @@ from debug_server.messages.commands import (
     WaitCommand,
     WriteStdin,
 )
+from debug_server.messages.execs import ExecCommand, ExecReply, LeftOut, OutputPiece
 from debug_server.messages.logs import (
     ArtifactList,
     ArtifactRef,
@@ -103,6 +104,10 @@ __all__ = [
     "SubmitCommand",
     "WaitCommand",
     "WriteStdin",
+    "ExecCommand",
+    "ExecReply",
+    "LeftOut",
+    "OutputPiece",
     "ArtifactRef",
     "ArtifactList",
     "ArtifactReply",
