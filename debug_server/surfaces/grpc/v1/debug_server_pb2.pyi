@@ -502,7 +502,7 @@ class LeftOut(_message.Message):
     def __init__(self, stream: _Optional[str] = ..., bytes: _Optional[int] = ..., start: _Optional[int] = ..., end: _Optional[int] = ...) -> None: ...
 
 class Command(_message.Message):
-    __slots__ = ("id", "session_id", "sequence", "command", "cwd", "status", "exit_code", "exit_reason", "exit", "cancel_requested", "log_bytes", "created_at", "updated_at", "started_at", "finished_at")
+    __slots__ = ("id", "session_id", "sequence", "command", "cwd", "status", "exit_code", "exit_reason", "exit", "cancel_requested", "log_bytes", "created_at", "updated_at", "started_at", "finished_at", "ended")
     ID_FIELD_NUMBER: _ClassVar[int]
     SESSION_ID_FIELD_NUMBER: _ClassVar[int]
     SEQUENCE_FIELD_NUMBER: _ClassVar[int]
@@ -518,6 +518,7 @@ class Command(_message.Message):
     UPDATED_AT_FIELD_NUMBER: _ClassVar[int]
     STARTED_AT_FIELD_NUMBER: _ClassVar[int]
     FINISHED_AT_FIELD_NUMBER: _ClassVar[int]
+    ENDED_FIELD_NUMBER: _ClassVar[int]
     id: int
     session_id: int
     sequence: int
@@ -533,7 +534,8 @@ class Command(_message.Message):
     updated_at: _timestamp_pb2.Timestamp
     started_at: _timestamp_pb2.Timestamp
     finished_at: _timestamp_pb2.Timestamp
-    def __init__(self, id: _Optional[int] = ..., session_id: _Optional[int] = ..., sequence: _Optional[int] = ..., command: _Optional[_Iterable[str]] = ..., cwd: _Optional[str] = ..., status: _Optional[str] = ..., exit_code: _Optional[int] = ..., exit_reason: _Optional[str] = ..., exit: _Optional[_Union[Exit, _Mapping]] = ..., cancel_requested: _Optional[bool] = ..., log_bytes: _Optional[int] = ..., created_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., updated_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., started_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., finished_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ...) -> None: ...
+    ended: bool
+    def __init__(self, id: _Optional[int] = ..., session_id: _Optional[int] = ..., sequence: _Optional[int] = ..., command: _Optional[_Iterable[str]] = ..., cwd: _Optional[str] = ..., status: _Optional[str] = ..., exit_code: _Optional[int] = ..., exit_reason: _Optional[str] = ..., exit: _Optional[_Union[Exit, _Mapping]] = ..., cancel_requested: _Optional[bool] = ..., log_bytes: _Optional[int] = ..., created_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., updated_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., started_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., finished_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., ended: _Optional[bool] = ...) -> None: ...
 
 class Exit(_message.Message):
     __slots__ = ("reason", "exit_code", "signal", "message", "limit", "wall_seconds", "cpu_seconds", "peak_memory_bytes", "stdout_bytes", "stderr_bytes", "mechanism", "limits", "evidence")
