@@ -20,7 +20,7 @@ _RECONNECT_SECONDS = 120.0  # how long a run that has begun waits for a server t
 class Completed:
     """How a command ended, and its output.
 
-    ``stdout`` and ``stderr`` are text, ``stdout_data`` and ``stderr_data`` the exact bytes. If output is long, they have
+    ``stdout`` and ``stderr`` are text, ``stdout_data`` and ``stderr_data`` exact bytes. If output is long, they have
     its beginning and its end, ``truncated`` is true, and the text says what is left out; the log has everything, and
     ``client.stored_log(command_id)`` reads it.
     """
