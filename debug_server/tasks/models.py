@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
-from debug_server.messages import ListRequest, Reply, Request
+from debug_server.messages import PageRequest, Reply, Request
 
 MAX_PROMPT_BYTES = 1 << 20
 _MAX_TEXT = 4096
@@ -215,7 +215,7 @@ class TaskId(Request):
     task_id: Identifier
 
 
-class TaskPage(ListRequest):
+class TaskPage(PageRequest):
     """A page of the list."""
 
     status: TaskStatus | None = None
