@@ -412,7 +412,7 @@ class StartRunRequest(_message.Message):
     def __init__(self, repository: _Optional[str] = ..., commit_sha: _Optional[str] = ..., patch: _Optional[str] = ..., argv: _Optional[_Iterable[str]] = ..., cwd: _Optional[str] = ..., env: _Optional[_Mapping[str, str]] = ..., log_name: _Optional[str] = ..., limits: _Optional[_Union[Limits, _Mapping]] = ..., require: _Optional[_Iterable[str]] = ..., artifacts: _Optional[_Iterable[str]] = ..., tty: _Optional[bool] = ..., stdin: _Optional[bool] = ..., priority: _Optional[int] = ..., manifests: _Optional[_Iterable[str]] = ..., python: _Optional[str] = ..., metadata: _Optional[_Union[_struct_pb2.Struct, _Mapping]] = ..., extras: _Optional[_Iterable[str]] = ..., groups: _Optional[_Iterable[str]] = ..., secrets: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class Command(_message.Message):
-    __slots__ = ("id", "session_id", "sequence", "command", "cwd", "status", "exit_code", "exit_reason", "exit", "cancel_requested", "log_bytes", "created_at", "updated_at", "started_at", "finished_at", "waits_for")
+    __slots__ = ("id", "session_id", "sequence", "command", "cwd", "status", "exit_code", "exit_reason", "exit", "cancel_requested", "log_bytes", "created_at", "updated_at", "started_at", "finished_at", "ended", "waits_for")
     ID_FIELD_NUMBER: _ClassVar[int]
     SESSION_ID_FIELD_NUMBER: _ClassVar[int]
     SEQUENCE_FIELD_NUMBER: _ClassVar[int]
@@ -428,6 +428,7 @@ class Command(_message.Message):
     UPDATED_AT_FIELD_NUMBER: _ClassVar[int]
     STARTED_AT_FIELD_NUMBER: _ClassVar[int]
     FINISHED_AT_FIELD_NUMBER: _ClassVar[int]
+    ENDED_FIELD_NUMBER: _ClassVar[int]
     WAITS_FOR_FIELD_NUMBER: _ClassVar[int]
     id: int
     session_id: int
@@ -444,11 +445,12 @@ class Command(_message.Message):
     updated_at: _timestamp_pb2.Timestamp
     started_at: _timestamp_pb2.Timestamp
     finished_at: _timestamp_pb2.Timestamp
+    ended: bool
     waits_for: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, id: _Optional[int] = ..., session_id: _Optional[int] = ..., sequence: _Optional[int] = ..., command: _Optional[_Iterable[str]] = ..., cwd: _Optional[str] = ..., status: _Optional[str] = ..., exit_code: _Optional[int] = ..., exit_reason: _Optional[str] = ..., exit: _Optional[_Union[Exit, _Mapping]] = ..., cancel_requested: _Optional[bool] = ..., log_bytes: _Optional[int] = ..., created_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., updated_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., started_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., finished_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., waits_for: _Optional[_Iterable[int]] = ...) -> None: ...
+    def __init__(self, id: _Optional[int] = ..., session_id: _Optional[int] = ..., sequence: _Optional[int] = ..., command: _Optional[_Iterable[str]] = ..., cwd: _Optional[str] = ..., status: _Optional[str] = ..., exit_code: _Optional[int] = ..., exit_reason: _Optional[str] = ..., exit: _Optional[_Union[Exit, _Mapping]] = ..., cancel_requested: _Optional[bool] = ..., log_bytes: _Optional[int] = ..., created_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., updated_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., started_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., finished_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., ended: _Optional[bool] = ..., waits_for: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class FoundCommand(_message.Message):
-    __slots__ = ("id", "session_id", "sequence", "command", "cwd", "status", "exit_code", "exit_reason", "exit", "cancel_requested", "log_bytes", "created_at", "updated_at", "started_at", "finished_at", "waits_for", "repository", "directory", "requested_by", "subject")
+    __slots__ = ("id", "session_id", "sequence", "command", "cwd", "status", "exit_code", "exit_reason", "exit", "cancel_requested", "log_bytes", "created_at", "updated_at", "started_at", "finished_at", "ended", "waits_for", "repository", "directory", "requested_by", "subject")
     ID_FIELD_NUMBER: _ClassVar[int]
     SESSION_ID_FIELD_NUMBER: _ClassVar[int]
     SEQUENCE_FIELD_NUMBER: _ClassVar[int]
@@ -464,6 +466,7 @@ class FoundCommand(_message.Message):
     UPDATED_AT_FIELD_NUMBER: _ClassVar[int]
     STARTED_AT_FIELD_NUMBER: _ClassVar[int]
     FINISHED_AT_FIELD_NUMBER: _ClassVar[int]
+    ENDED_FIELD_NUMBER: _ClassVar[int]
     WAITS_FOR_FIELD_NUMBER: _ClassVar[int]
     REPOSITORY_FIELD_NUMBER: _ClassVar[int]
     DIRECTORY_FIELD_NUMBER: _ClassVar[int]
@@ -484,12 +487,13 @@ class FoundCommand(_message.Message):
     updated_at: _timestamp_pb2.Timestamp
     started_at: _timestamp_pb2.Timestamp
     finished_at: _timestamp_pb2.Timestamp
+    ended: bool
     waits_for: _containers.RepeatedScalarFieldContainer[int]
     repository: str
     directory: str
     requested_by: str
     subject: str
-    def __init__(self, id: _Optional[int] = ..., session_id: _Optional[int] = ..., sequence: _Optional[int] = ..., command: _Optional[_Iterable[str]] = ..., cwd: _Optional[str] = ..., status: _Optional[str] = ..., exit_code: _Optional[int] = ..., exit_reason: _Optional[str] = ..., exit: _Optional[_Union[Exit, _Mapping]] = ..., cancel_requested: _Optional[bool] = ..., log_bytes: _Optional[int] = ..., created_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., updated_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., started_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., finished_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., waits_for: _Optional[_Iterable[int]] = ..., repository: _Optional[str] = ..., directory: _Optional[str] = ..., requested_by: _Optional[str] = ..., subject: _Optional[str] = ...) -> None: ...
+    def __init__(self, id: _Optional[int] = ..., session_id: _Optional[int] = ..., sequence: _Optional[int] = ..., command: _Optional[_Iterable[str]] = ..., cwd: _Optional[str] = ..., status: _Optional[str] = ..., exit_code: _Optional[int] = ..., exit_reason: _Optional[str] = ..., exit: _Optional[_Union[Exit, _Mapping]] = ..., cancel_requested: _Optional[bool] = ..., log_bytes: _Optional[int] = ..., created_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., updated_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., started_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., finished_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., ended: _Optional[bool] = ..., waits_for: _Optional[_Iterable[int]] = ..., repository: _Optional[str] = ..., directory: _Optional[str] = ..., requested_by: _Optional[str] = ..., subject: _Optional[str] = ...) -> None: ...
 
 class FoundCommandList(_message.Message):
     __slots__ = ("items", "next_after")
