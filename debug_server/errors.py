@@ -9,6 +9,7 @@ DebugServerError
  |    +-- RangeNotSatisfiableError  range_not_satisfiable  a range starts after the end of a log
  +-- AccessError                  unauthorized         the caller is not authenticated
  |    +-- ForbiddenError          forbidden            the caller is authenticated but not allowed
+ +-- UnsupportedByServerError     unsupported_by_server  the server has no such operation: it is older than the client
  +-- UnavailableError             draining             the server takes no requests now; try again
  |    +-- QuotaExceededError      quota_exceeded       the caller's quota is used up; try again later
  |    +-- TooManyFollowersError   too_many_followers   the limit of log followers is reached; try again later
@@ -105,6 +106,12 @@ class ForbiddenError(AccessError):
     """The caller is authenticated but not allowed to do this."""
 
     code = "forbidden"
+
+
+class UnsupportedByServerError(DebugServerError):
+    """The server has no such operation; it is older than the client, or does not serve this part."""
+
+    code = "unsupported_by_server"
 
 
 class UnavailableError(DebugServerError):

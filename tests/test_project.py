@@ -209,7 +209,7 @@ def test_messages_and_client_need_little() -> None:
     own = ("debug_server.model", "debug_server.errors", "debug_server.nearest", "debug_server.messages")
     foundation = (*own, "pydantic", "pydantic_core")
     assert foreign_imports(lambda module: module.package == "messages", *foundation) == []
-    more = ("debug_server.client", "debug_server.sockets", "debug_server.disk", "httpx")
+    more = ("debug_server.client", "debug_server.sockets", "debug_server.disk", "debug_server.config", "httpx")
     found = foreign_imports(lambda module: module.package == "client", *foundation, *more)
     assert [item for item in found if not item.endswith(" debug_server.__version__")] == []
 

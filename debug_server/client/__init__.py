@@ -1,8 +1,8 @@
 """The SDK: every verb of the service over HTTP, in a blocking and an asynchronous client.
 
-Imported by surfaces and by users' programs; imports the messages, the model, the errors, ``sockets`` and ``disk``,
-never the service. The clients are loaded on first use, so that a program that only needs values does not load an HTTP
-library.
+Imported by surfaces and by users' programs; imports the messages, the model, the errors, the settings, ``sockets``
+and ``disk``, never the service. The clients are loaded on first use, so that a program that only needs values does not
+load an HTTP library.
 """
 
 from __future__ import annotations

@@ -9,17 +9,19 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from debug_server import messages as r
+from debug_server.messages.tasks import RunnerTask, TaskList
 from debug_server.model import Limits, check_argv, check_list
 
 T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Call(Generic[T]):
+class Call(Generic[T_co]):
     """One request, independent of the client that sends it."""
 
     operation: str
-    reply: type[T]
+    reply: type[T_co]
     fields: Mapping[str, Any]
     timeout: float = 0.0  # seconds that the server may wait, added to the client's timeout
 
@@ -405,3 +407,58 @@ def debug_session(
 def health() -> Call[r.Health]:
     """Check the store, the disk, the keepers and the parts of the server."""
     return _call("health", r.Health)
+
+
+def submit_task(
+    task_id: str,
+    prompt: str,
+    *,
+    run_id: str = "sdk",
+    execution_mode: str | None = None,
+    workspace: Mapping[str, Any] | None = None,
+    sandbox: Mapping[str, Any] | None = None,
+    timeout_seconds: float | None = None,
+    status_callback_url: str | None = None,
+    status_callback_token: str | None = None,
+    handoff_context: Sequence[Any] = (),
+    role_name: str | None = None,
+    workspace_path: str | None = None,
+) -> Call[RunnerTask]:
+    """Queue a host task under an id of yours; ``run_id`` is the id of the run that it belongs to."""
+    return _call(
+        "submit_task",
+        RunnerTask,
+        task_id=task_id,
+        run_id=run_id,
+        prompt=prompt,
+        execution_mode=execution_mode,
+        workspace=workspace,
+        sandbox=sandbox,
+        timeout_seconds=timeout_seconds,
+        status_callback_url=status_callback_url,
+        status_callback_token=status_callback_token,
+        handoff_context=list(handoff_context),
+        role_name=role_name,
+        workspace_path=workspace_path,
+    )
+
+
+def list_tasks(*, after: int = 0, limit: int | None = None, status: str | None = None) -> Call[TaskList]:
+    """List the caller's tasks, a page at a time."""
+    return _call("list_tasks", TaskList, after=after or None, limit=limit, status=status)
+
+
+def get_task(task_id: str) -> Call[RunnerTask]:
+    """Get a task."""
+    return _call("get_task", RunnerTask, task_id=task_id)
+
+
+def wait_task(task_id: str, *, seconds: float = 30.0) -> Call[RunnerTask]:
+    """Wait until a task has ended, at most ``seconds``."""
+    fields = {"task_id": task_id, "timeout": seconds}
+    return Call(operation="wait_task", reply=RunnerTask, fields=fields, timeout=seconds)
+
+
+def cancel_task(task_id: str) -> Call[RunnerTask]:
+    """Cancel a task; returns when its processes have ended. An ended task is returned unchanged."""
+    return _call("cancel_task", RunnerTask, task_id=task_id, timeout=60.0)

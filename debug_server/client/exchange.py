@@ -18,7 +18,8 @@ from debug_server.client.calls import Call
 from debug_server.client.decoding import decode
 from debug_server.client.failures import error_from_response, no_answer
 from debug_server.errors import DebugServerError, InvalidInputError, UnavailableError
-from debug_server.messages import OPERATIONS, ROUTES
+from debug_server.messages import OPERATIONS, ROUTES, Operation, Route
+from debug_server.messages.task_operations import TASK_OPERATIONS
 
 T = TypeVar("T")
 ATTEMPTS = 6
@@ -51,6 +52,16 @@ def client_options(
     }
 
 
+def operation_of(name: str) -> Operation | None:
+    """The operation; None for a route that returns an operation's result in another format."""
+    return OPERATIONS.get(name) or TASK_OPERATIONS.get(name)
+
+
+def route_of(name: str) -> Route:
+    """The route of an operation, or of such a format."""
+    return ROUTES.get(name) or TASK_OPERATIONS[name].route
+
+
 def delay_before(attempt: int, *, server_delay: float = 0.0) -> float:
     """Seconds before retry number ``attempt``: doubling, with jitter so that many clients do not retry at once."""
     planned = min(_MAX_DELAY, _FIRST_DELAY * (1 << min(attempt, 10)))
@@ -71,7 +82,7 @@ class Exchange(Generic[T]):
         self._call = call
         self._base_url = base_url
         self._attempt = 0
-        route, operation = ROUTES[call.operation], OPERATIONS.get(call.operation)
+        route, operation = route_of(call.operation), operation_of(call.operation)
         path, rest = route.split(call.fields)
         self.request: dict[str, Any] = {"method": route.method, "url": path, "timeout": timeout + call.timeout}
         if route.method == "POST":
@@ -94,7 +105,7 @@ class Exchange(Generic[T]):
 
     def pause_after_error(self, response: httpx.Response) -> Pause:
         """The pause before the next attempt; raises an error that cannot be retried."""
-        error = error_from_response(response)
+        error = error_from_response(response, operation=self._call.operation)
         if response.status_code not in RETRIED:
             raise error
         return self._pause_or_raise(error)

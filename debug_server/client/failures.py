@@ -9,6 +9,7 @@ from typing import Any
 
 import httpx
 
+from debug_server import __version__
 from debug_server.errors import (
     AccessError,
     ConfigurationError,
@@ -21,6 +22,7 @@ from debug_server.errors import (
     QuotaExceededError,
     RangeNotSatisfiableError,
     UnavailableError,
+    UnsupportedByServerError,
 )
 
 # For responses without an error code, such as those of a proxy.
@@ -49,17 +51,40 @@ def _tree(cls: type[DebugServerError]) -> Iterator[type[DebugServerError]]:
         yield from _tree(inner)
 
 
-def error_from_response(response: httpx.Response) -> DebugServerError:
-    """The error of a response with status 400 or above; its body must have been read."""
+def error_from_response(response: httpx.Response, *, operation: str | None = None) -> DebugServerError:
+    """The error of a response with status 400 or above; its body must have been read.
+
+    With ``operation``, the error of a server that is too old for it says so.
+    """
     fields = _error_object(response)
     cls = classes_by_code().get(str(fields.get("code"))) or _BY_STATUS.get(response.status_code, DebugServerError)
     answered = f"{response.request.url} answered {response.status_code} {response.reason_phrase}"
     text = str(fields.get("message") or answered)
+    if operation is not None and _lacks_route(response, text):
+        return UnsupportedByServerError(
+            f"the server at {_origin(response)} has no operation {operation!r}: it does not serve this part, or it is "
+            f"older than this client ({__version__}). Upgrade it with `pip install -U debug-server`, or install the "
+            "client of its version"
+        )
+    if response.status_code == httpx.codes.UNAUTHORIZED and "Authorization" not in response.request.headers:
+        text = f"{text}. Set DEBUG_SERVER_TOKEN, pass token=, or run `debug-server configure`"
     if issubclass(cls, RangeNotSatisfiableError):
         return cls(text, size=_size(response))
     if issubclass(cls, UnavailableError):
         return cls(text, retry_after=retry_after(response) or 1.0)
     return cls(text)
+
+
+def _lacks_route(response: httpx.Response, text: str) -> bool:
+    """Whether the server does not know the path, or not this method of it."""
+    if response.status_code == httpx.codes.METHOD_NOT_ALLOWED:
+        return True
+    return response.status_code == httpx.codes.NOT_FOUND and text.startswith("there is no path ")
+
+
+def _origin(response: httpx.Response) -> str:
+    url = response.request.url
+    return f"{url.scheme}://{url.netloc.decode('ascii')}"
 
 
 def _error_object(response: httpx.Response) -> dict[str, Any]:
@@ -90,7 +115,12 @@ def no_answer(base_url: str, error: httpx.HTTPError | httpx.StreamError) -> Unav
             f"the certificate of {base_url} cannot be verified ({reason}): set SSL_CERT_FILE to the"
             " file of its certificate authority, or accept any certificate with --insecure (verify_tls=False)"
         ) from error
-    return UnavailableError(f"no answer from {base_url}: {str(error) or type(error).__name__}")
+    advice = (
+        ". Start it with `debug-server serve`, or set DEBUG_SERVER_URL to the server's address"
+        if isinstance(error, httpx.ConnectError | httpx.ConnectTimeout)
+        else ""
+    )
+    return UnavailableError(f"no answer from {base_url}: {str(error) or type(error).__name__}{advice}")
 
 
 def _certificate_fault(error: BaseException | None) -> str | None:

@@ -10,16 +10,16 @@ from __future__ import annotations
 import base64
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, Generic, TypeVar
 
 import httpx
 
 from debug_server.client.decoding import decode
-from debug_server.client.exchange import RETRIED, Pause, delay_before
+from debug_server.client.exchange import RETRIED, Pause, delay_before, route_of
 from debug_server.client.failures import error_from_response, no_answer
 from debug_server.errors import DebugServerError, UnavailableError
-from debug_server.messages import ROUTES, EventReply, LogPiece
+from debug_server.messages import EventReply, LogPiece
 
 T = TypeVar("T")
 RECONNECT_SECONDS = 120.0  # how long to reconnect without a response before the stream fails
@@ -40,7 +40,7 @@ class ResumableStream(Generic[T]):
 
     def request(self) -> dict[str, Any]:
         """The request from the current cursor."""
-        route = ROUTES[self.operation]
+        route = route_of(self.operation)
         path, query = route.split(self._fields())
         return {"method": route.method, "url": path, "params": query, "timeout": self._timeout}
 
@@ -59,7 +59,7 @@ class ResumableStream(Generic[T]):
         if response.is_success:
             self._answered, self._failures = time.monotonic(), 0
             return None
-        error = error_from_response(response)
+        error = error_from_response(response, operation=self.operation)
         if response.status_code not in RETRIED:
             raise error
         return self._again(error, server_delay=error.retry_after if isinstance(error, UnavailableError) else 0.0)
@@ -76,26 +76,36 @@ class ResumableStream(Generic[T]):
 
 
 class LogStream(ResumableStream[LogPiece]):
-    """A command's log from an offset, to its current end or, with ``follow``, until the command has ended."""
+    """A log from an offset, to its current end or, with ``follow``, until its command or task has ended."""
 
-    operation = "follow_log"
-
-    def __init__(self, command_id: int, offset: int, *, follow: bool, base_url: str, timeout: float) -> None:
+    def __init__(
+        self,
+        operation: str,
+        named: Mapping[str, int | str],
+        offset: int,
+        *,
+        follow: bool,
+        base_url: str,
+        timeout: float,
+    ) -> None:
+        """``named`` are the fields of the request that say whose log it is."""
         super().__init__(base_url, timeout)
-        self._command_id = command_id
+        self.operation = operation
+        self._named = named
         self._follow = follow
         self.offset = offset
 
     def _fields(self) -> dict[str, Any]:
         follow = "true" if self._follow else "false"
-        return {"command_id": self._command_id, "offset": self.offset, "follow": follow, "encoding": "base64"}
+        return {**self._named, "offset": self.offset, "follow": follow, "encoding": "base64"}
 
     def parse_line(self, line: bytes) -> LogPiece | None:
         """The piece of a line of JSON, without bytes before the cursor."""
         record = json.loads(line)
         data, start = base64.b64decode(record["data"]), record["offset"]
         if start > self.offset:
-            raise DebugServerError(f"the log of command {self._command_id} has a gap from {self.offset} to {start}")
+            whose = " ".join(str(value) for value in self._named.values())
+            raise DebugServerError(f"the log of {whose} has a gap from {self.offset} to {start}")
         data = data[self.offset - start :]
         if not data:
             return None

@@ -12,13 +12,18 @@ import httpx
 
 from debug_server.client import calls
 from debug_server.client.calls import Call
+from debug_server.client.connection import DEFAULT_BASE_URL, client_settings
 from debug_server.client.downloaded_file import writing
 from debug_server.client.exchange import Exchange, Pause, client_options
 from debug_server.client.following import EventStream, LineSplitter, LogStream, ResumableStream
+from debug_server.client.paging import Paging
 from debug_server.client.session_logs import session_pieces
 from debug_server.client.verbs import Verbs
-from debug_server.messages import EventReply, LogPage, LogPiece
-from debug_server.sockets.trust import HttpTrust, TrustedServerUser
+from debug_server.client.waiting import E, Waiting
+from debug_server.errors import UnavailableError
+from debug_server.messages import CommandReply, EventReply, Items, LogPage, LogPiece
+from debug_server.messages.tasks import RunnerTask
+from debug_server.sockets.trust import HttpTrust
 
 T = TypeVar("T")
 PAGE_BYTES = 1 << 16
@@ -30,17 +35,28 @@ class DebugServerClient(Verbs):
     def __init__(
         self,
         *,
-        base_url: str,
+        base_url: str | None = None,
         token: str | None = None,
-        verify_tls: bool = True,
+        verify_tls: bool | None = None,
         timeout: float = 30.0,
         server_uid: int | None = None,
     ) -> None:
-        """``server_uid`` is the user id of a local server that runs as neither you nor root."""
-        self.base_url = base_url
+        """A client of the server at ``base_url``.
+
+        What is left out is taken from ``DEBUG_SERVER_URL``, ``DEBUG_SERVER_TOKEN``, ``DEBUG_SERVER_VERIFY_TLS`` and
+        ``DEBUG_SERVER_UID``, then from the file that ``debug-server configure`` writes in ``DEBUG_SERVER_HOME``
+        (``~/.debug-server``). The default URL is ``http://127.0.0.1:8000``. A client with both ``base_url`` and
+        ``token`` looks nothing up; the token ``""`` sends none. ``timeout`` is the seconds for one answer, beyond
+        those that a request waits for a command. ``server_uid`` is the user id of a local server that runs as neither
+        you nor root.
+        """
+        found = client_settings(base_url, token, verify_tls=verify_tls, server_uid=server_uid)
+        self.base_url = found.base_url or DEFAULT_BASE_URL
         self._timeout = timeout
-        trust = HttpTrust(TrustedServerUser(uid=server_uid), connection_error=httpx.ConnectError)
-        options = client_options(base_url, token, verify_tls=verify_tls, timeout=timeout, before=trust.hook)
+        trust = HttpTrust(found.trusted, connection_error=httpx.ConnectError)
+        options = client_options(
+            self.base_url, found.token, verify_tls=found.verify_tls, timeout=timeout, before=trust.hook
+        )
         self._http = httpx.Client(**options)
 
     def send(self, call: Call[T]) -> T:
@@ -54,6 +70,35 @@ class DebugServerClient(Verbs):
             if not isinstance(found, Pause):
                 return found
             time.sleep(found.seconds)
+
+    def pages(self, call: Call[Items[T]]) -> Iterator[T]:
+        """The items of a list, page after page; the call's ``limit`` bounds all of them together."""
+        paging = Paging(call)
+        while (call_of_page := paging.next_call) is not None:
+            yield from paging.take(self.send(call_of_page))
+
+    def wait_command(self, command_id: int, *, seconds: float | None = None) -> CommandReply:
+        """Wait until a command has ended; with ``seconds`` at most so long, and then ``ended`` may be False.
+
+        Survives lost connections and server restarts.
+        """
+        return self._wait(Waiting(lambda left: calls.wait_command(command_id, seconds=left), seconds))
+
+    def wait_task(self, task_id: str, *, seconds: float | None = None) -> RunnerTask:
+        """Wait until a host task has ended; with ``seconds`` at most so long, and then ``ended`` may be False."""
+        return self._wait(Waiting(lambda left: calls.wait_task(task_id, seconds=left), seconds))
+
+    def _wait(self, waiting: Waiting[E]) -> E:
+        while True:
+            try:
+                reply = self.send(waiting.call())
+            except UnavailableError as error:
+                pause = waiting.pause_without_answer(error)
+            else:
+                if (found := waiting.pause_after(reply)) is None:
+                    return reply
+                pause = found
+            time.sleep(pause.seconds)
 
     def read_log(self, command_id: int, *, offset: int = 0, limit: int = PAGE_BYTES) -> LogPage:
         """About ``limit`` bytes of a log from an offset, in whole pieces."""
@@ -74,9 +119,20 @@ class DebugServerClient(Verbs):
         """A log from an offset until the command has ended; survives lost connections and server restarts."""
         return self._pieces(command_id, offset, follow=True)
 
+    def stored_task_log(self, task_id: str, *, offset: int = 0) -> Iterator[LogPiece]:
+        """A host task's output from an offset to its current end."""
+        return self._log("follow_task_log", {"task_id": task_id}, offset, follow=False)
+
+    def follow_task_log(self, task_id: str, *, offset: int = 0) -> Iterator[LogPiece]:
+        """A host task's output from an offset until it has ended; survives lost connections and server restarts."""
+        return self._log("follow_task_log", {"task_id": task_id}, offset, follow=True)
+
     def _pieces(self, command_id: int, offset: int, *, follow: bool) -> Iterator[LogPiece]:
-        stream = LogStream(command_id, offset, follow=follow, base_url=self.base_url, timeout=self._timeout)
-        return self._resume(stream)
+        return self._log("follow_log", {"command_id": command_id}, offset, follow=follow)
+
+    def _log(self, operation: str, named: dict[str, int | str], offset: int, *, follow: bool) -> Iterator[LogPiece]:
+        base_url, timeout = self.base_url, self._timeout
+        return self._resume(LogStream(operation, named, offset, follow=follow, base_url=base_url, timeout=timeout))
 
     def stream_session_logs(self, session_id: int, *, follow: bool = True) -> Iterator[LogPiece]:
         """The logs of a session's commands in order; with ``follow`` until all of them have ended."""

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from functools import wraps
 from inspect import iscoroutinefunction
 from typing import Any, Generic, ParamSpec, Protocol, TypeVar, overload
 
 from debug_server.client import calls
 from debug_server.client.calls import Call
+from debug_server.messages import Items
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -21,12 +22,18 @@ class Sender(Protocol):
     def send(self, call: Call[R]) -> R:
         """Perform one operation."""
 
+    def pages(self, call: Call[Items[R]]) -> Iterator[R]:
+        """The items of a list."""
+
 
 class AsyncSender(Protocol):
     """An asynchronous client."""
 
     async def send(self, call: Call[R]) -> R:
         """Perform one operation."""
+
+    def pages(self, call: Call[Items[R]]) -> AsyncIterator[R]:
+        """The items of a list."""
 
 
 class Verb(Generic[P, T]):
@@ -60,8 +67,48 @@ class Verb(Generic[P, T]):
         return awaited if iscoroutinefunction(client.send) else method
 
 
+class Pages(Generic[P, T]):
+    """A list as a method that returns an iterator over all its items; it takes the parameters of the list's call.
+
+    Pages are fetched as they are needed. ``limit`` bounds the number of items.
+    """
+
+    def __init__(self, build: Callable[P, Call[Items[T]]]) -> None:
+        self.build = build
+        self.__doc__ = f"{(build.__doc__ or '').partition(', a page at a time')[0].rstrip('.')}: an iterator over all."
+
+    @overload
+    def __get__(self, client: Sender, owner: type) -> Callable[P, Iterator[T]]: ...
+
+    @overload
+    def __get__(self, client: AsyncSender, owner: type) -> Callable[P, AsyncIterator[T]]: ...
+
+    @overload
+    def __get__(self, client: None, owner: type) -> Callable[P, Call[Items[T]]]: ...
+
+    def __get__(self, client: Any, owner: type) -> Callable[P, Any]:
+        if client is None:
+            return self.build
+
+        @wraps(self.build)
+        def method(*args: P.args, **kwargs: P.kwargs) -> Any:
+            return client.pages(self.build(*args, **kwargs))
+
+        return method
+
+
 class Verbs:
-    """Every operation that is one request."""
+    """Every operation that is one request, and an iterator for every list."""
+
+    repositories = Pages(calls.list_repositories)
+    sessions = Pages(calls.list_sessions)
+    commands = Pages(calls.list_commands)
+    artifacts = Pages(calls.list_artifacts)
+    events = Pages(calls.read_events)
+    leases = Pages(calls.list_leases)
+    workers = Pages(calls.list_workers)
+    tokens = Pages(calls.list_tokens)
+    tasks = Pages(calls.list_tasks)
 
     register_repository = initialize_repository = Verb(calls.register_repository)
     get_repository = Verb(calls.get_repository)
@@ -78,7 +125,6 @@ class Verbs:
     start_run = Verb(calls.start_run)
     get_command = Verb(calls.get_command)
     list_commands = Verb(calls.list_commands)
-    wait_command = Verb(calls.wait_command)
     cancel_command = Verb(calls.cancel_command)
     signal_command = Verb(calls.signal_command)
     write_stdin = Verb(calls.write_stdin)
@@ -98,3 +144,8 @@ class Verbs:
     who_am_i = Verb(calls.who_am_i)
     health = Verb(calls.health)
     session_patch = Verb(calls.session_patch)
+
+    submit_task = Verb(calls.submit_task)
+    list_tasks = Verb(calls.list_tasks)
+    get_task = Verb(calls.get_task)
+    cancel_task = Verb(calls.cancel_task)

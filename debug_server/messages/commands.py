@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Annotated, Any
 
-from pydantic import AliasChoices, BeforeValidator, ConfigDict, Field, create_model, model_validator
+from pydantic import AliasChoices, BeforeValidator, ConfigDict, Field, computed_field, create_model, model_validator
 
 from debug_server.messages.base import (
     COMMIT,
@@ -159,6 +159,7 @@ class CommandReply(Reply):
     started_at: datetime | None
     finished_at: datetime | None
 
+    @computed_field  # type: ignore[prop-decorator]  # mypy knows no decorated property
     @property
     def ended(self) -> bool:
         """Whether it has reached its one terminal state."""

@@ -30,6 +30,7 @@ ERRORS: dict[str, ErrorMapping] = {
     "invalid_input": _INVALID,
     "invalid_configuration": _INVALID,
     "requirement_unmet": _UNPROCESSABLE,
+    "unsupported_by_server": ErrorMapping(http=501, grpc="UNIMPLEMENTED", mcp=-32005, exit_status=1),
     "unauthorized": ErrorMapping(http=401, grpc="UNAUTHENTICATED", mcp=-32003, exit_status=77),
     "forbidden": ErrorMapping(http=403, grpc="PERMISSION_DENIED", mcp=-32003, exit_status=77),
     "metadata_error": _CONFLICT,

@@ -28,30 +28,69 @@ Step = Callable[..., Awaitable[Any]]
 
 
 async def read_text(step: Step, command_id: int, path: str, request: m.ReadLogText) -> m.LogText:
-    """The requested part of the log at ``path``."""
-    if request.grep is not None and request.encoding == "base64":
+    """The requested part of the log at ``path``; each call of ``step`` runs a function in a thread."""
+    if request.grep is None:
+        return await _Reading(step, command_id, path, request).text()
+    if request.encoding == "base64":
         raise InvalidInputError("grep and encoding=base64 do not go together: read the match's offset as base64")
-    deadline = time.monotonic() + SECONDS
-    search = None if request.grep is None else LineSearch(request.grep, ignore_case=request.ignore_case)
-    start = request.offset
-    if request.tail is not None:
-        start = await _tail_start(step, path, request.tail, deadline)
-    if search is not None:
-        return await _matching_lines(step, command_id, path, request, search, start, deadline)
-    return await step(_text, command_id, path, request, start)  # type: ignore[no-any-return]
+    search = LineSearch(request.grep, ignore_case=request.ignore_case)
+    return await _Reading(step, command_id, path, request).matches(search)
 
 
-async def _tail_start(step: Step, path: str, count: int, deadline: float) -> int:
-    """The offset of the last ``count`` lines; a later one if the time is over."""
-    end: int = await step(log_size, path)
-    end -= await step(_ends_with_newline, path, end)
-    while end > 0 and count > 0 and time.monotonic() < deadline:
-        start = max(0, end - (_BLOCK << 4))
-        found, left = await step(_line_start, path, start, end, count)
-        if found is not None:
-            return int(found)
-        end, count = start, left
-    return end
+class _Reading:
+    """One request."""
+
+    def __init__(self, step: Step, command_id: int, path: str, request: m.ReadLogText) -> None:
+        self._step = step
+        self._command_id = command_id
+        self._path = path
+        self._request = request
+        self._deadline = time.monotonic() + SECONDS
+
+    async def text(self) -> m.LogText:
+        """The bytes from the start on."""
+        text: m.LogText = await self._step(_text, self._command_id, self._path, self._request, await self._start())
+        return text
+
+    async def matches(self, search: LineSearch) -> m.LogText:
+        """Search from the start on, until there are enough matches, the log ends or the time is over."""
+        found: list[tuple[int, int]] = []
+        start = offset = await self._start()
+        most, room = self._request.max_matches, self._request.limit
+        while True:
+            lines, offset, size, sealed = await self._step(_search, self._path, offset, search, most, room)
+            found += lines
+            most -= len(lines)
+            room -= sum(min(end - begin, MAX_LINE) for begin, end in lines)
+            if most <= 0 or room <= 0 or offset >= size or time.monotonic() > self._deadline:
+                break
+        matches, exact = await self._step(_matches, self._path, found, self._request.context)
+        return m.LogText(
+            command_id=self._command_id,
+            offset=start,
+            next_offset=offset,
+            log_bytes=size,
+            ended=sealed and offset >= size,
+            text="",
+            exact=exact,
+            skipped_bytes=0,
+            matches=matches,
+        )
+
+    async def _start(self) -> int:
+        """The requested offset, or that of the last lines; a later one if the time is over."""
+        count = self._request.tail
+        if count is None:
+            return self._request.offset
+        end: int = await self._step(log_size, self._path)
+        end -= await self._step(_ends_with_newline, self._path, end)
+        while end > 0 and time.monotonic() < self._deadline:
+            start = max(0, end - (_BLOCK << 4))
+            found, count = await self._step(_line_start, self._path, start, end, count)
+            if found is not None:
+                return int(found)
+            end = start
+        return end
 
 
 def log_size(path: str) -> int:
@@ -91,7 +130,17 @@ def _text(command_id: int, path: str, request: m.ReadLogText, start: int) -> m.L
     else:
         text, used = cut_text(data, final=sealed and start + len(data) >= size)
         exact = _is_utf8(data[:used])
-    return _answer(command_id, size, start, start + used, sealed=sealed, text=text, exact=exact, skipped=skipped)
+    return m.LogText(
+        command_id=command_id,
+        offset=start,
+        next_offset=start + used,
+        log_bytes=size,
+        ended=sealed and start + used >= size,
+        text=text,
+        exact=exact,
+        skipped_bytes=skipped,
+        matches=[],
+    )
 
 
 def _last_bytes(reader: LogReader, start: int, limit: int) -> int:
@@ -103,23 +152,6 @@ def _last_bytes(reader: LogReader, start: int, limit: int) -> int:
     if data[:-1].count(b"\n"):
         return offset + data.index(b"\n") + 1
     return offset + len(data) - len(data.lstrip(bytes(range(0x80, 0xC0))))
-
-
-async def _matching_lines(
-    step: Step, command_id: int, path: str, request: m.ReadLogText, search: LineSearch, start: int, deadline: float
-) -> m.LogText:
-    """Search from the offset on, until there are enough matches, the log ends or the time is over."""
-    found: list[tuple[int, int]] = []
-    room, offset = request.limit, start
-    while True:
-        lines, offset, size, sealed = await step(_search, path, offset, search, request.max_matches - len(found), room)
-        found += lines
-        room -= sum(min(end - begin, MAX_LINE) for begin, end in lines)
-        if len(found) >= request.max_matches or room <= 0 or offset >= size or time.monotonic() > deadline:
-            break
-    matches, exact = await step(_matches, path, found, request.context)
-    answer = _answer(command_id, size, start, offset, sealed=sealed, text="", exact=exact, skipped=0)
-    return answer.model_copy(update={"matches": matches})
 
 
 def _search(
@@ -169,22 +201,6 @@ def _lines(reader: LogReader, start: int, end: int) -> list[bytes]:
     if not lines[-1] or end < reader.size():
         lines.pop()
     return lines
-
-
-def _answer(
-    command_id: int, size: int, offset: int, next_offset: int, *, sealed: bool, text: str, exact: bool, skipped: int
-) -> m.LogText:
-    return m.LogText(
-        command_id=command_id,
-        offset=offset,
-        next_offset=next_offset,
-        log_bytes=size,
-        ended=sealed and next_offset >= size,
-        text=text,
-        exact=exact,
-        skipped_bytes=skipped,
-        matches=[],
-    )
 
 
 def cut_text(data: bytes, *, final: bool) -> tuple[str, int]:

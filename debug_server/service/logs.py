@@ -11,7 +11,6 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import lru_cache
-from pathlib import Path
 
 from debug_server import messages as m
 from debug_server.errors import NotFoundError
@@ -92,7 +91,7 @@ class LogVerbs(Verbs):
         """A part as text: from an offset, the last lines, or the lines that match a pattern."""
         command = await self._access.use_command(caller, request.command_id)
         _require_log(command)
-        if command.log_path is None or not Path(command.log_path).exists():
+        if (path := _log_of(command)) is None:
             return m.LogText(
                 command_id=command.id,
                 offset=request.offset,
@@ -104,16 +103,16 @@ class LogVerbs(Verbs):
                 skipped_bytes=0,
                 matches=[],
             )
-        return await read_text(self._call, command.id, command.log_path, request)
+        return await read_text(self._call, command.id, path, request)
 
     async def digest(self, caller: Caller, request: m.DigestLog) -> m.Digest:
         """The digest of a log so far; of a very long log, of its beginning and its end."""
         command = await self._access.use_command(caller, request.command_id)
         _require_log(command)
         digest = LogDigest()
-        if command.log_path is not None and Path(command.log_path).exists():
-            deadline, offset, size = time.monotonic() + SECONDS, 0, await self._call(log_size, command.log_path)
-            while fed := await self._call(_digest_part, command.log_path, digest, offset, size):
+        if (path := _log_of(command)) is not None:
+            deadline, offset, size = time.monotonic() + SECONDS, 0, await self._call(log_size, path)
+            while fed := await self._call(_digest_part, path, digest, offset, size):
                 offset += fed
                 if time.monotonic() > deadline and (skipped := size - _DIGESTED - offset) > 0:
                     await self._call(digest.skip, skipped)
@@ -210,10 +209,16 @@ def _require_log(command: Command) -> None:
         raise NotFoundError(f"the log of command {command.id} was removed: it was {command.log_path}")
 
 
+def _log_of(command: Command) -> str | None:
+    """The path of a command's log; None before it has one."""
+    path = command.log_path
+    return path if path is not None and os.path.exists(path) else None  # noqa: PTH110 - as above
+
+
 def _page(command: Command, request: m.ReadLog) -> m.LogPage:
-    if command.log_path is None or not Path(command.log_path).exists():
+    if (path := _log_of(command)) is None:
         return m.LogPage(pieces=[], next_offset=request.offset, ended=command.status.terminal)
-    with LogReader(command.log_path) as reader:
+    with LogReader(path) as reader:
         segments = reader.read(request.offset, request.limit)
         next_offset = segments[-1].end if segments else request.offset
         ended = reader.ended() and next_offset >= reader.size()

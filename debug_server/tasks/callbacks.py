@@ -22,10 +22,10 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from debug_server.errors import AccessError, DebugServerError, InvalidInputError, NotFoundError
+from debug_server.messages.tasks import RunnerTask, TaskStatus
 from debug_server.model import Event, OutgoingMessage
 from debug_server.service import Service
 from debug_server.sockets.trust import HttpTrust, TrustedServerUser
-from debug_server.tasks.models import RunnerTask, TaskStatus
 from debug_server.tasks.targets import Target
 from debug_server.tasks.tasks import CALLBACK, CALLBACK_TOKEN, Tasks
 from debug_server.tasks.views import TASK

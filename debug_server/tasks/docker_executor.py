@@ -10,7 +10,7 @@ from pathlib import Path
 
 from debug_server.config.tasks import TasksConfig
 from debug_server.errors import InvalidInputError
-from debug_server.tasks.models import RunnerSandbox, RunnerSubmit
+from debug_server.messages.tasks import RunnerSandbox, RunnerSubmit
 from debug_server.tasks.task_command import TaskCommand, checked_value, inherited, task_variables
 
 CIDFILE = "cidfile"  # key of the file with the container's id in the session's metadata

@@ -9,8 +9,8 @@ from typing import Protocol
 
 from debug_server.config.tasks import TasksConfig
 from debug_server.errors import ConfigurationError
+from debug_server.messages.tasks import ExecutionMode, RunnerSubmit
 from debug_server.tasks.docker_executor import DockerExecutor
-from debug_server.tasks.models import ExecutionMode, RunnerSubmit
 from debug_server.tasks.task_command import TaskCommand, inherited, task_variables
 from debug_server.tasks.template import render
 

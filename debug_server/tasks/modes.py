@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from debug_server.errors import InvalidInputError
+from debug_server.messages.tasks import ExecutionMode, RunnerSubmit, RunnerWorkspace
 from debug_server.model import Claim, SessionPlan
 from debug_server.service.branch_trees import BranchTreeVerbs, ClaimedBranchWorktree
-from debug_server.tasks.models import ExecutionMode, RunnerSubmit, RunnerWorkspace
 
 _FIELDS = {
     "repository": "workspace.project_root",

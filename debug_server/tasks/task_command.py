@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from debug_server.errors import InvalidInputError
-from debug_server.tasks.models import RunnerSubmit
+from debug_server.messages.tasks import RunnerSubmit
 from debug_server.tasks.template import VARIABLES
 
 HANDOFF = "HOST_RUNNER_HANDOFF_CONTEXT"

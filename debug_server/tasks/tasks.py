@@ -11,7 +11,16 @@ from pathlib import Path
 from debug_server import messages as m
 from debug_server.config.tasks import TasksConfig
 from debug_server.errors import ConflictError, NotFoundError
-from debug_server.messages import ARTIFACTS_READ, COMMANDS_WRITE, SESSIONS_READ, SESSIONS_WRITE, Operation
+from debug_server.messages import ARTIFACTS_READ, SESSIONS_READ
+from debug_server.messages.task_operations import TASK_OPERATIONS
+from debug_server.messages.tasks import (
+    RunnerSubmit,
+    RunnerTask,
+    TaskId,
+    TaskList,
+    TaskPage,
+    WaitTask,
+)
 from debug_server.model import UNCOMMITTED_PATCH, Claim, CommandSpec, Limits, QueuedRun
 from debug_server.service import LOCAL, Caller, Service
 from debug_server.service.logs import StreamTails
@@ -20,14 +29,6 @@ from debug_server.service.views import log_bytes, one_page
 from debug_server.sockets.trust import TrustedServerUser
 from debug_server.tasks import views
 from debug_server.tasks.executors import Executors
-from debug_server.tasks.models import (
-    RunnerSubmit,
-    RunnerTask,
-    TaskId,
-    TaskList,
-    TaskPage,
-    WaitTask,
-)
 from debug_server.tasks.modes import TaskPlace, find_place
 from debug_server.tasks.targets import Targets
 from debug_server.tasks.task_command import TaskCommand
@@ -36,22 +37,7 @@ CALLBACK, CALLBACK_TOKEN = "callback", "callback_token"  # keys in the session's
 _NO_OUTPUT = StreamTails()
 _NAME_RECEIVER = "set HOST_RUNNER_CALLBACK_UID={uid} in debug-server's environment; the callback is retried"
 
-SUBMIT = Operation(
-    name="submit_task",
-    request=RunnerSubmit,
-    reply=RunnerTask,
-    scopes=(COMMANDS_WRITE, SESSIONS_WRITE),
-    idempotent=False,
-    summary="Queue a task.",
-)
-CANCEL = Operation(
-    name="cancel_task",
-    request=TaskId,
-    reply=RunnerTask,
-    scopes=(COMMANDS_WRITE,),
-    idempotent=True,
-    summary="End a task.",
-)
+SUBMIT, CANCEL = TASK_OPERATIONS["submit_task"], TASK_OPERATIONS["cancel_task"]
 
 
 class Tasks:

@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+from debug_server.messages.tasks import ExecutionMode, RunnerTask, TaskStatus
 from debug_server.model import Command, CommandStatus, ExitReason
 from debug_server.service.logs import StreamTails
 from debug_server.service.subject_runs import RunRows
 from debug_server.service.views import log_bytes
 from debug_server.tasks.docker_executor import CIDFILE
-from debug_server.tasks.models import ExecutionMode, RunnerTask, TaskStatus
 
 TASK = "task"  # key of the submitted task in its session's metadata
 PREFIX = "task:"  # of the subject of the task's command

@@ -11,8 +11,10 @@ import pytest
 from debug_server import errors
 from debug_server.client import AsyncDebugServerClient, DebugServerClient, calls
 from debug_server.client.failures import classes_by_code, error_from_response
+from debug_server.client.verbs import Verbs
 from debug_server.errors import DebugServerError
-from debug_server.messages import OPERATIONS, VARIANTS
+from debug_server.messages import OPERATIONS, VARIANTS, Items, Operation
+from debug_server.messages.task_operations import TASK_OPERATIONS
 from debug_server.service.errors_table import ERRORS, mapping_of
 
 CLIENTS = (DebugServerClient, AsyncDebugServerClient)
@@ -27,6 +29,10 @@ KNOWN_NAMES = (
     "close",
 )
 STREAMS = {"follow_log", "follow_events"}  # not one request: they are streams that carry on over many
+LISTS = ("repositories", "sessions", "commands", "artifacts", "events", "leases", "workers", "tokens", "tasks")
+OTHER_FORMATS = {"task_log_events": "follow_task_log", "read_task_log": "stored_task_log"}
+# Lists that are short, and the reply to something else.
+MANY_AT_ONCE = {"fork_session", "restart_worker", "reset_worker", "stop_worker"}
 COMPOSED = {"read_log"}  # the API has logs as a stream of lines; a page is the head of one
 
 
@@ -35,6 +41,37 @@ COMPOSED = {"read_log"}  # the API has logs as a stream of lines; a page is the 
 def test_each_operation_is_a_method(client: type, operation: str) -> None:
     """Both clients have a method for each operation of the table."""
     assert hasattr(client, operation)
+
+
+@pytest.mark.parametrize("client", CLIENTS, ids=lambda item: item.__name__)
+@pytest.mark.parametrize("operation", TASK_OPERATIONS)
+def test_each_operation_on_tasks_is_a_method(client: type, operation: str) -> None:
+    """Both clients have a method for each operation on host tasks; a log has the same two as a command's."""
+    assert hasattr(client, OTHER_FORMATS.get(operation, operation))
+
+
+def test_each_list_has_an_iterator() -> None:
+    """Both clients have an iterator over the items of every list of the table."""
+    lists = {row.name for row in (*OPERATIONS.values(), *TASK_OPERATIONS.values()) if _is_list(row)}
+    for client in CLIENTS:
+        found = {vars(Verbs)[name].build.__name__ for name in LISTS if hasattr(client, name)}
+        assert found == lists - MANY_AT_ONCE
+
+
+def _is_list(operation: Operation) -> bool:
+    return issubclass(operation.reply, Items)
+
+
+def test_both_clients_have_the_same_methods() -> None:
+    """The asynchronous client is the blocking one with ``await``: same names, same parameters."""
+    blocking, awaited = (
+        {name: getattr(client, name) for name in dir(client) if not name.startswith("_")} for client in CLIENTS
+    )
+    assert blocking.keys() == awaited.keys()
+    for name, method in blocking.items():
+        assert list(inspect.signature(method).parameters) == list(inspect.signature(awaited[name]).parameters), name
+        assert inspect.getdoc(method), name
+        assert inspect.getdoc(awaited[name]), name
 
 
 @pytest.mark.parametrize("client", CLIENTS, ids=lambda item: item.__name__)
@@ -61,7 +98,7 @@ def test_each_call_has_a_route_and_the_fields_of_its_request() -> None:
 def test_every_error_code_comes_back_as_its_class() -> None:
     """A refusal with any code of the table is raised as the class of the error tree that has the code."""
     assert set(classes_by_code()) == set(ERRORS)
-    request = httpx.Request("GET", "http://server/")
+    request = httpx.Request("GET", "http://server/", headers={"Authorization": "Bearer token"})
     for code, cls in classes_by_code().items():
         body = {"error": {"code": code, "message": "because", "retryable": False}}
         found = error_from_response(httpx.Response(ERRORS[code].http, json=body, request=request))

@@ -23,10 +23,10 @@ import httpx
 import pytest
 
 from debug_server.client import AsyncDebugServerClient, DebugServerClient
+from debug_server.client.connection import load_grpc_settings, load_server_settings, save_server_settings
 from debug_server.client.relay import Relay
 from debug_server.errors import AccessError, DebugServerError
 from debug_server.sockets.trust import HttpTrust, TrustedServerUser
-from debug_server.surfaces.cli.connection import load_grpc_settings, load_server_settings, save_server_settings
 from debug_server.surfaces.mcp.bridge import Bridge
 from tests.other_users import NOBODY, Taken, taken
 from tests.running import lasting_port

@@ -98,7 +98,9 @@ def test_last_lines_beyond_the_limit_lose_their_beginning_and_say_so(read: Calla
     assert (page.text, page.skipped_bytes) == ("ü" * 25, 150)
 
 
-@pytest.mark.parametrize("pattern", [r"line 1\d*7:", r"grü+ße$", r"^line 2[45]\b", r"^$", r"[^\d]\b3000", r"a|line 9\b"])
+@pytest.mark.parametrize(
+    "pattern", [r"line 1\d*7:", r"grü+ße$", r"^line 2[45]\b", r"^$", r"[^\d]\b3000", r"a|line 9\b"]
+)
 def test_matches_are_those_of_grep(read: Callable[..., m.LogText], pattern: str) -> None:
     """The lines are those that match one by one; the pages of matches join."""
     expected = [line for line in LINES.decode().splitlines() if re.search(pattern, line)]
@@ -151,9 +153,7 @@ def test_patterns_that_cannot_be_are_refused(read: Callable[..., m.LogText], pat
 
 
 @pytest.mark.parametrize("pattern", ["(a+)+$", "(a|a)*b", "(a|b)*a(a|b){400}", "(x+x+)+y", ".*.*.*.*.*=.*"])
-def test_a_hostile_pattern_ends(
-    read: Callable[..., m.LogText], pattern: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_hostile_pattern_ends(read: Callable[..., m.LogText], pattern: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Patterns that take others for ever end, at the end of the log or with the offset at which to continue."""
     monkeypatch.setattr(log_text, "SECONDS", 0.0)
     data = b"ab" * 40_000 + b"\n" + b"a" * 40_000 + b"!\n"

@@ -35,10 +35,10 @@ def test_threads_without_work_are_ended() -> None:
     """What runs is finished, what waits is let go, and later work is done by new threads."""
     begun, go = threading.Event(), threading.Event()
 
-    def work() -> str:
+    def work() -> threading.Thread:
         begun.set()
         assert go.wait(100)
-        return threading.current_thread().name
+        return threading.current_thread()
 
     with Threads(2, "test") as pool:
         for _ in pool.map(time.sleep, [0.01, 0.01]):
@@ -47,9 +47,10 @@ def test_threads_without_work_are_ended() -> None:
         assert begun.wait(100)
         pool.end_idle()
         eventually(lambda: len(_threads_named("test")) == 1, what="the end of the idle thread")
+        (left,) = _threads_named("test")
         assert pool.submit(pow, 2, 3).result(100) == 8
         go.set()
-        assert running.result(100) == "test_0"
+        assert running.result(100) is left
 
 
 def _threads_named(name: str) -> list[threading.Thread]:

@@ -14,7 +14,7 @@ import pytest
 from debug_server.config import load
 from debug_server.config.tasks import TasksConfig
 from debug_server.messages import Request
-from debug_server.tasks.models import RunnerMount, RunnerSandbox, RunnerSubmit, RunnerWorkspace
+from debug_server.messages.tasks import RunnerMount, RunnerSandbox, RunnerSubmit, RunnerWorkspace
 from tests.tasks.task_server import Receiver, TaskServer
 from tests.tasks.test_executors import script
 

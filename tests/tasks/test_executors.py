@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from debug_server.config.tasks import TasksConfig
+from debug_server.messages.tasks import RunnerSubmit
 from debug_server.tasks.docker_executor import DockerExecutor
-from debug_server.tasks.models import RunnerSubmit
 from tests.gateway.gateway_process import codex_home, require_codex
 from tests.gateway.responses_stub import ResponsesStub
 from tests.running import eventually

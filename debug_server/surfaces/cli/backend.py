@@ -8,8 +8,8 @@ from types import TracebackType
 from typing import Protocol, TypeVar
 
 from debug_server.client.calls import Call
+from debug_server.client.connection import ServerSettings
 from debug_server.messages import CommandReply, EventReply, LogPiece
-from debug_server.surfaces.cli.connection import ServerSettings
 from debug_server.surfaces.cli.parts import OpenLocal
 
 T = TypeVar("T")

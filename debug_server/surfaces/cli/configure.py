@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
+from debug_server.client.connection import GRPC_SCHEME, forget_connections, save_server_settings
 from debug_server.errors import InvalidInputError
-from debug_server.surfaces.cli.connection import GRPC_SCHEME, forget_connections, save_server_settings
 from debug_server.surfaces.cli.invocation import invocation
 from debug_server.surfaces.cli.token_input import TokenFileOption, TokenOption, given_token
 

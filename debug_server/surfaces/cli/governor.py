@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from debug_server.client.connection import DEFAULT_GRPC_PORT as _DEFAULT_PORT
+from debug_server.client.connection import ServerSettings, load_grpc_settings
 from debug_server.errors import AccessError, DebugServerError, InvalidInputError, NotFoundError, UnavailableError
 from debug_server.service import background
-from debug_server.surfaces.cli.connection import DEFAULT_GRPC_PORT as _DEFAULT_PORT
-from debug_server.surfaces.cli.connection import ServerSettings, load_grpc_settings
 from debug_server.surfaces.cli.grpc import server_files
 from debug_server.surfaces.cli.invocation import Invocation
 

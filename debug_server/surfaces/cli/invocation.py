@@ -14,8 +14,8 @@ from debug_server.surfaces.cli.parts import OpenLocal
 from debug_server.surfaces.cli.standard_streams import write_stderr
 
 if TYPE_CHECKING:  # loaded by the commands that need them: the help and `run` start without
+    from debug_server.client.connection import ServerSettings
     from debug_server.surfaces.cli.backend import Backend
-    from debug_server.surfaces.cli.connection import ServerSettings
     from debug_server.surfaces.cli.output import Output
 
 Serve = Callable[..., int]
@@ -43,7 +43,7 @@ class Invocation:
 
     def server_settings(self) -> ServerSettings:
         """The server to speak to."""
-        from debug_server.surfaces.cli.connection import ServerSettings, load_server_settings
+        from debug_server.client.connection import ServerSettings, load_server_settings
 
         return ServerSettings() if self.local else load_server_settings(self.flags)
 

@@ -24,7 +24,9 @@ class RemoteBackend:
     """Sends every operation to one server."""
 
     def __init__(self, base_url: str, token: str | None, *, verify_tls: bool, server_uid: int | None) -> None:
-        self._client = DebugServerClient(base_url=base_url, token=token, verify_tls=verify_tls, server_uid=server_uid)
+        self._client = DebugServerClient(
+            base_url=base_url, token=token or "", verify_tls=verify_tls, server_uid=server_uid
+        )
         self.place = base_url
 
     def send(self, call: Call[T]) -> T:

@@ -7,8 +7,8 @@ from typing import Annotated
 import typer
 
 from debug_server.client import calls
+from debug_server.client.connection import save_server_settings
 from debug_server.errors import InvalidInputError
-from debug_server.surfaces.cli.connection import save_server_settings
 from debug_server.surfaces.cli.invocation import Invocation, invocation
 from debug_server.surfaces.cli.output import print_notice
 from debug_server.surfaces.cli.remotes import absolute_remote, name_for

@@ -174,7 +174,9 @@ def logs(
 
 
 def _title(command: CommandReply) -> str:
-    return without_controls(f"command {command.id}, {command.exit_reason or command.status}: {shlex.join(command.command)}")
+    return without_controls(
+        f"command {command.id}, {command.exit_reason or command.status}: {shlex.join(command.command)}"
+    )
 
 
 @app.command()

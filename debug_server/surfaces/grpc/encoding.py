@@ -20,8 +20,13 @@ _EXACT = 2**53  # a double holds every whole number up to here
 def message_of(kind: type[M], reply: BaseModel) -> M:
     """The reply as a message; every field of the message is taken from the field of the same name."""
     message = kind()
-    _fill(message, vars(reply))
+    _fill(message, _values(reply))
     return message
+
+
+def _values(reply: BaseModel) -> dict[str, Any]:
+    """The fields, also those that are computed from others."""
+    return {**vars(reply), **{name: getattr(reply, name) for name in type(reply).model_computed_fields}}
 
 
 def _fill(message: Message, values: Mapping[str, Any]) -> None:
@@ -62,7 +67,7 @@ def _set_message(target: Message, value: Any) -> None:
     elif isinstance(target, Struct):
         _set_object(target, value)
     else:
-        _fill(target, vars(value) if isinstance(value, BaseModel) else value)
+        _fill(target, _values(value) if isinstance(value, BaseModel) else value)
 
 
 def _set_time(target: Timestamp, value: datetime) -> None:

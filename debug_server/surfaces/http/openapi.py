@@ -116,7 +116,10 @@ def document(title: str, version: str, routes: Iterable[BaseRoute] = (), *, api:
     items += [(route.method, route.path, route.about) for route in routes if isinstance(route, DocumentedRoute)]
     models: list[type[BaseModel]] = [*(model for _, _, about in items for model in about.models), ErrorReply]
     unique = list(dict.fromkeys(models))
-    _, components = models_json_schema([(item, "validation") for item in unique], ref_template=_REFERENCE)
+    _, components = models_json_schema(
+        [(item, "serialization" if issubclass(item, Reply) else "validation") for item in unique],
+        ref_template=_REFERENCE,
+    )
     schemas = components["$defs"]
     paths: dict[str, Any] = {
         path: {"servers": _ROOT, "get": _probe(path, summary)} for path, summary in _PROBES.items()

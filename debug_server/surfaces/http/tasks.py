@@ -5,54 +5,43 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, aclosing
-from typing import Annotated, Any
+from typing import Any
 
-from pydantic import BaseModel, Field
 from starlette.requests import HTTPConnection, Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, WebSocketRoute
 from starlette.websockets import WebSocket
 
+from debug_server.messages.task_operations import TASK_OPERATIONS, TaskOperation
+from debug_server.messages.tasks import FollowTaskLog, RunnerSubmit, RunnerTask, TaskId, TaskPage, WaitTask
 from debug_server.service import Caller, Service
 from debug_server.surfaces.http.access import identify_or_local
 from debug_server.surfaces.http.decoding import from_query, json_object
-from debug_server.surfaces.http.documented_routes import BYTES, LAST_EVENT, NDJSON, SSE, DocumentedRoute, RouteDoc
+from debug_server.surfaces.http.documented_routes import BYTES, JSON, LAST_EVENT, NDJSON, SSE, DocumentedRoute, RouteDoc
 from debug_server.surfaces.http.endpoints import KEY_HEADER, Endpoint, encoded
 from debug_server.surfaces.http.log_text import LogText, Record
 from debug_server.surfaces.http.logs import bytes_of, lines_of, resume_offset, sse
 from debug_server.surfaces.http.sockets import follow_records, guarded_socket
 from debug_server.surfaces.http.streaming import OpenStreams, Stream, with_heartbeats
 from debug_server.tasks.callbacks import Callbacks
-from debug_server.tasks.models import RunnerSubmit, RunnerTask, TaskId, TaskList, TaskPage, WaitTask
 from debug_server.tasks.tasks import Tasks
 
 _NOTE = "The server's own user needs no token."
 _END_SECONDS = 30.0  # a log is complete a moment before its task is over
+_PRODUCES = {"read_task_log": BYTES, "follow_task_log": NDJSON, "task_log_events": SSE}
 
 
-class TaskLogQuery(TaskId):
-    """The offset to start at, and whether to follow."""
-
-    offset: Annotated[int, Field(ge=0, le=2**62)] = 0
-    follow: bool = False
-
-
-def _about(name: str, summary: str, request: type[BaseModel], reply: type[BaseModel] = RunnerTask) -> RouteDoc:
+def _about(operation: TaskOperation) -> RouteDoc:
+    kind = _PRODUCES.get(operation.name, JSON)
     return RouteDoc(
-        name=name, tag="tasks", summary=summary, note=_NOTE, request=request, reply=reply, open_to_local=True
-    )
-
-
-def _log_about(name: str, summary: str, kind: str) -> RouteDoc:
-    headers = (LAST_EVENT,) if kind == SSE else ()
-    return RouteDoc(
-        name=name,
+        name=operation.name,
         tag="tasks",
-        summary=summary,
-        note=_NOTE,
-        request=TaskLogQuery,
+        summary=operation.summary,
+        note=f"Scopes: {', '.join(operation.scopes or ())}. {_NOTE}",
+        request=operation.request,
+        reply=operation.reply if kind == JSON else None,
         produces=(kind,),
-        headers=headers,
+        headers=(LAST_EVENT,) if kind == SSE else (),
         open_to_local=True,
     )
 
@@ -69,35 +58,20 @@ class TasksPart:
 
     def routes(self) -> Sequence[BaseRoute]:
         """Everything below ``/tasks``."""
-        log = "/tasks/{task_id}/log"
-        rows: list[tuple[str, str, Endpoint, RouteDoc]] = [
-            ("POST", "/tasks/submit", self.submit, _about("submit_task", "Run a task.", RunnerSubmit)),
-            ("GET", "/tasks", self.list, _about("list_tasks", "List tasks, oldest first.", TaskPage, TaskList)),
-            ("GET", "/tasks/{task_id}", self.get, _about("get_task", "Get a task.", TaskId)),
-            (
-                "GET",
-                "/tasks/{task_id}/wait",
-                self.wait,
-                _about("wait_task", "Wait until a task has ended or the timeout is over.", WaitTask),
-            ),
-            ("POST", "/tasks/{task_id}/cancel", self.cancel, _about("cancel_task", "Cancel a task.", TaskId)),
-            ("GET", log, self.log, _log_about("read_task_log", "Get a task's output.", BYTES)),
-            (
-                "GET",
-                f"{log}.ndjson",
-                self.log_lines,
-                _log_about("task_log_lines", "Get a task's output as JSON lines.", NDJSON),
-            ),
-            (
-                "GET",
-                f"{log}/events",
-                self.log_events,
-                _log_about("follow_task_log", "Follow a task's output as server-sent events.", SSE),
-            ),
-        ]
+        endpoints: dict[str, Endpoint] = {
+            "submit_task": self.submit,
+            "list_tasks": self.list,
+            "get_task": self.get,
+            "wait_task": self.wait,
+            "cancel_task": self.cancel,
+            "read_task_log": self.log,
+            "follow_task_log": self.log_lines,
+            "task_log_events": self.log_events,
+        }
+        rows = TASK_OPERATIONS.values()
         return [
-            *(DocumentedRoute(method, path, endpoint, about) for method, path, endpoint, about in rows),
-            WebSocketRoute(log, guarded_socket(self.log_socket)),
+            *(DocumentedRoute(row.route.method, row.route.path, endpoints[row.name], _about(row)) for row in rows),
+            WebSocketRoute(TASK_OPERATIONS["read_task_log"].route.path, guarded_socket(self.log_socket)),
         ]
 
     def grpc_services(self) -> Mapping[str, Any]:
@@ -151,20 +125,20 @@ class TasksPart:
 
     async def log(self, request: Request) -> Response:
         """``GET /tasks/{id}/log``: the current log; with ``follow`` until the task is done."""
-        caller, query = await self._caller(request), from_query(request, TaskLogQuery)
+        caller, query = await self._caller(request), from_query(request, FollowTaskLog)
         verb = self._tasks.follow if query.follow else self._tasks.stored
         pieces = await verb(caller, TaskId(task_id=query.task_id), query.offset)
         return Stream(bytes_of(pieces), _streams(request), media_type=BYTES, headers={})
 
     async def log_lines(self, request: Request) -> Response:
         """``GET /tasks/{id}/log.ndjson``."""
-        caller, query = await self._caller(request), from_query(request, TaskLogQuery)
+        caller, query = await self._caller(request), from_query(request, FollowTaskLog)
         records = await self._records(caller, query, follow=query.follow)
         return Stream(lines_of(records), _streams(request), media_type=NDJSON, headers={})
 
     async def log_events(self, request: Request) -> Response:
         """``GET /tasks/{id}/log/events``: server-sent events; the last one is the task."""
-        caller, query = await self._caller(request), from_query(request, TaskLogQuery)
+        caller, query = await self._caller(request), from_query(request, FollowTaskLog)
         query = query.model_copy(update={"offset": resume_offset(request, query.offset)})
         pieces = self._events(caller, query, await self._records(caller, query, follow=True))
         stream = with_heartbeats(pieces, self._heartbeat_seconds)
@@ -172,20 +146,20 @@ class TasksPart:
 
     async def log_socket(self, socket: WebSocket) -> None:
         """``WS /tasks/{id}/log``."""
-        caller, query = await self._caller(socket), from_query(socket, TaskLogQuery)
+        caller, query = await self._caller(socket), from_query(socket, FollowTaskLog)
         await follow_records(_streams(socket), socket, await self._records(caller, query, follow=True))
 
     async def _caller(self, connection: HTTPConnection) -> Caller:
         return await identify_or_local(self._service, connection)
 
-    async def _records(self, caller: Caller, query: TaskLogQuery, *, follow: bool) -> AsyncGenerator[Record, None]:
-        text = LogText("chunk", query.offset, "utf-8")
+    async def _records(self, caller: Caller, query: FollowTaskLog, *, follow: bool) -> AsyncGenerator[Record, None]:
+        text = LogText("data" if query.encoding == "base64" else "chunk", query.offset, query.encoding)
         verb = self._tasks.follow if follow else self._tasks.stored
         pieces = await verb(caller, TaskId(task_id=query.task_id), text.start)
         return _named(query.task_id, text.records(pieces))
 
     async def _events(
-        self, caller: Caller, query: TaskLogQuery, records: AsyncGenerator[Record, None]
+        self, caller: Caller, query: FollowTaskLog, records: AsyncGenerator[Record, None]
     ) -> AsyncGenerator[bytes, None]:
         async with aclosing(records):
             async for record in records:

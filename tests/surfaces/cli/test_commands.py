@@ -68,14 +68,14 @@ def test_parts_of_a_log(terminal: Terminal, project: Callable[[], str]) -> None:
     """``--tail``, ``--grep`` and ``--digest`` show a part of a command's log, and of each log of a session."""
     name = project()
     session = terminal("--json", "session", "create", "--repository", name, "--commit", "main").json["id"]
-    script = "for i in $(seq 30); do echo row $i; done; echo FAILED tests/a.py::test_x - boom; exit 1"
+    script = "for i in $(seq 300); do echo row $i; done; echo FAILED tests/a.py::test_x - boom; exit 1"
     ran = terminal("--json", "command", "submit", session, "--", "sh", "-c", script).json["id"]
     assert terminal("command", "wait", ran).status == 1
-    assert terminal("logs", ran, "--tail", 2, "--raw").out == "row 30\nFAILED tests/a.py::test_x - boom\n"
+    assert terminal("logs", ran, "--tail", 2, "--raw").out == "row 300\nFAILED tests/a.py::test_x - boom\n"
     assert terminal("logs", ran, "--tail", 1, "-f").out.endswith("STDOUT: FAILED tests/a.py::test_x - boom\n")
     assert terminal("logs", ran, "--grep", "^row [12]$").out == "row 1\nrow 2\n"
-    assert terminal("logs", ran, "-i", "-g", "ROW 9", "-C", 1).out == "row 8\nrow 9\nrow 10\n"
-    assert terminal("logs", ran, "--tail", 3, "--grep", "row").out == "row 29\nrow 30\n"
+    assert terminal("logs", ran, "-i", "-g", "ROW 9$", "-C", 1).out == "row 8\nrow 9\nrow 10\n"
+    assert terminal("logs", ran, "--tail", 3, "--grep", "row").out == "row 299\nrow 300\n"
     found = terminal("--json", "logs", ran, "--grep", "boom").json
     assert (found["command_id"], found["text"]) == (ran, "FAILED tests/a.py::test_x - boom")
     nothing = terminal("logs", ran, "--grep", "no such line")

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from debug_server.errors import ConfigurationError
-from debug_server.surfaces.cli.connection import (
+from debug_server.client.connection import (
     DEFAULT_BASE_URL,
     ServerSettings,
     config_file,
@@ -15,6 +14,7 @@ from debug_server.surfaces.cli.connection import (
     load_server_settings,
     save_server_settings,
 )
+from debug_server.errors import ConfigurationError
 from tests.servers import ServerProcess
 from tests.surfaces.cli.conftest import Terminal
 

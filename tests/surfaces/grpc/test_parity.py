@@ -62,9 +62,9 @@ def test_a_default_that_is_not_zero_can_be_told_from_zero(name: str) -> None:
 
 def differences(found: Any, expected: type[BaseModel]) -> list[str]:
     """What one has and the other has not."""
-    names = set(expected.model_fields) - OTHER_FIELDS.get(found.name, set())
+    names = {*expected.model_fields, *expected.model_computed_fields} - OTHER_FIELDS.get(found.name, set())
     wrong = [f"{found.name}.{name}" for name in names ^ set(found.fields_by_name)]
-    for name in names & set(found.fields_by_name):
+    for name in set(expected.model_fields) & set(found.fields_by_name):
         wrong += nested(found.fields_by_name[name], expected.model_fields[name].annotation)
     return wrong
 

@@ -323,7 +323,7 @@ def test_heartbeats_and_the_event_stream(tmp_path_factory: pytest.TempPathFactor
 
 def test_parts_for_a_reader(shared: Served) -> None:
     """The last lines, matching lines and the digest of a log; each names offsets that fit the log's bytes."""
-    script = r"seq 2000; echo FAILED tests/a.py::test_x - boom; printf '\\377end\\n'; exit 1"
+    script = r"seq 2000; echo FAILED tests/a.py::test_x - boom; printf '\377end\n'; exit 1"
     command = shared.run(shared.session(), "sh", "-c", script)
     path = f"/commands/{command}/log"
     whole = shared.admin.get(path).content

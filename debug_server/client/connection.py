@@ -1,4 +1,4 @@
-"""Finds the server that the command line uses: from flags, else variables, else the file of ``configure``."""
+"""Finds the server to use: from arguments, else variables, else the file that `debug-server configure` writes."""
 
 from __future__ import annotations
 
@@ -86,6 +86,20 @@ def load_server_settings(flags: Mapping[str, Any], environ: Mapping[str, str] = 
     if loaded.source("token") not in ("default", saved.source):
         return found
     return replace(found, token=saved.tokens.get(used))
+
+
+def client_settings(
+    base_url: str | None, token: str | None, *, verify_tls: bool | None, server_uid: int | None
+) -> ServerSettings:
+    """The server of an SDK's client: an argument that is None is looked up, unless both URL and token are given.
+
+    An empty token stands for none.
+    """
+    flags = {"base_url": base_url, "token": token or None, "verify_tls": verify_tls, "server_uid": server_uid}
+    if base_url is not None and token is not None:
+        return load(ServerSettings, flags=flags).value
+    found = load_server_settings(flags)
+    return replace(found, base_url=found.base_url or DEFAULT_BASE_URL, token=None if token == "" else found.token)
 
 
 def load_grpc_settings(

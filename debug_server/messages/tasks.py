@@ -6,12 +6,12 @@ import re
 from datetime import datetime
 from enum import StrEnum
 from pathlib import PurePosixPath
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, BeforeValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field, computed_field
 
-from debug_server.messages import ListRequest, Reply, Request
+from debug_server.messages.base import Items, ListRequest, Reply, Request
 
 MAX_PROMPT_BYTES = 1 << 20
 _MAX_TEXT = 4096
@@ -201,12 +201,15 @@ class RunnerTask(Reply):
     session_id: int
     patch_artifact_id: int | None = None  # uncommitted changes of its worktree
 
+    @computed_field  # type: ignore[prop-decorator]  # mypy knows no decorated property
+    @property
+    def ended(self) -> bool:
+        """Whether it is over."""
+        return self.status not in (TaskStatus.QUEUED, TaskStatus.RUNNING)
 
-class TaskList(Reply):
-    """Tasks, oldest first, without their output."""
 
-    items: list[RunnerTask]
-    next_after: int | None
+class TaskList(Items[RunnerTask]):
+    """A page of tasks, oldest first, without their output."""
 
 
 class TaskId(Request):
@@ -225,3 +228,11 @@ class WaitTask(TaskId):
     """Wait for a task to end, for a limited time."""
 
     timeout: Annotated[float, Field(gt=0, le=3600)] = 30.0
+
+
+class FollowTaskLog(TaskId):
+    """A task's output: the offset to start at, and whether to follow it until the task has ended."""
+
+    offset: Annotated[int, Field(ge=0, le=2**62)] = 0
+    follow: bool = False
+    encoding: Literal["utf-8", "base64"] = "utf-8"
