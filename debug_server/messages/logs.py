@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from debug_server.messages.base import Identifier, Items, ListRequest, Reply, Request
+from debug_server.messages.base import Identifier, Items, PageRequest, Reply, Request
 from debug_server.messages.commands import CommandRef
 from debug_server.messages.digest import Excerpt
 from debug_server.messages.sessions import SessionRef
@@ -125,7 +125,7 @@ class ArtifactList(Items[ArtifactReply]):
     """A page of a session's artifacts."""
 
 
-class ReadEvents(ListRequest):
+class ReadEvents(PageRequest):
     """Events after a cursor."""
 
     session_id: Identifier | None = None
