@@ -42,6 +42,7 @@ from debug_server.messages.digest import (
     Omitted,
     TracebackHead,
 )
+from debug_server.messages.execs import ExecCommand, ExecReply, LeftOut, OutputPiece
 from debug_server.messages.logs import (
     ArtifactList,
     ArtifactRef,
@@ -137,6 +138,10 @@ __all__ = [
     "SubmitCommand",
     "WaitCommand",
     "WriteStdin",
+    "ExecCommand",
+    "ExecReply",
+    "LeftOut",
+    "OutputPiece",
     "ArtifactRef",
     "ArtifactList",
     "ArtifactReply",

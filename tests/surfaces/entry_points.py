@@ -127,6 +127,7 @@ def _rest(name: str, query: type[BaseModel] | None = None) -> EntryPoint:
 
     def call(server: Connections, token: str | None, ids: Ids) -> str:
         fields = ids.fields(request, operation.name)
+        fields |= {name: getattr(ids, name) for name in named - fields.keys()}  # optional, but named by this path
         path = re.sub(r"{(\w+)}", lambda match: str(fields[match[1]]), route.path)
         rest = {name: value for name, value in fields.items() if name not in named}
         more: dict[str, Any] = {"json": rest} if route.method == "POST" else {"params": rest}
