@@ -3,13 +3,27 @@
 Imported by all of them; imports only the model, the errors and pydantic.
 """
 
-from debug_server.messages.base import EmptyRequest, Identifier, Items, ListRequest, Message, Reply, Request, Text
+from debug_server.messages.base import (
+    EmptyRequest,
+    Identifier,
+    Items,
+    ListRequest,
+    Message,
+    PageRequest,
+    Reply,
+    Request,
+    Text,
+)
 from debug_server.messages.commands import (
     CommandList,
     CommandRef,
     CommandReply,
     CommandRequest,
+    FindCommands,
+    FoundCommand,
+    FoundCommandList,
     LimitsRequest,
+    RerunCommand,
     RunReply,
     SessionListRequest,
     SignalCommand,
@@ -18,6 +32,17 @@ from debug_server.messages.commands import (
     WaitCommand,
     WriteStdin,
 )
+from debug_server.messages.digest import (
+    Digest,
+    DigestLog,
+    Excerpt,
+    FailingTest,
+    FoldedLine,
+    MaxTokens,
+    Omitted,
+    TracebackHead,
+)
+from debug_server.messages.execs import ExecCommand, ExecReply, LeftOut, OutputPiece
 from debug_server.messages.logs import (
     ArtifactList,
     ArtifactRef,
@@ -26,10 +51,13 @@ from debug_server.messages.logs import (
     EventReply,
     FollowLog,
     FollowSession,
+    LogMatch,
     LogPage,
     LogPiece,
+    LogText,
     ReadEvents,
     ReadLog,
+    ReadLogText,
 )
 from debug_server.messages.operations import OPERATIONS, ROUTES, VARIANTS, Operation, ServiceOperation
 from debug_server.messages.operators import (
@@ -49,6 +77,7 @@ from debug_server.messages.routes import Route
 from debug_server.messages.scopes import ADMIN, ARTIFACTS_READ, COMMANDS_WRITE, SCOPES, SESSIONS_READ, SESSIONS_WRITE
 from debug_server.messages.sessions import (
     ForkSession,
+    ListSessions,
     OpenSession,
     RegisterRepository,
     RepositoryList,
@@ -78,10 +107,12 @@ __all__ = [
     "Message",
     "EmptyRequest",
     "ListRequest",
+    "PageRequest",
     "Reply",
     "Request",
     "Text",
     "ForkSession",
+    "ListSessions",
     "OpenSession",
     "RegisterRepository",
     "RepositoryList",
@@ -95,6 +126,10 @@ __all__ = [
     "CommandList",
     "CommandReply",
     "CommandRequest",
+    "FindCommands",
+    "FoundCommand",
+    "FoundCommandList",
+    "RerunCommand",
     "LimitsRequest",
     "RunReply",
     "SessionListRequest",
@@ -103,6 +138,10 @@ __all__ = [
     "SubmitCommand",
     "WaitCommand",
     "WriteStdin",
+    "ExecCommand",
+    "ExecReply",
+    "LeftOut",
+    "OutputPiece",
     "ArtifactRef",
     "ArtifactList",
     "ArtifactReply",
@@ -110,10 +149,21 @@ __all__ = [
     "EventReply",
     "FollowLog",
     "FollowSession",
+    "LogMatch",
     "LogPage",
     "LogPiece",
+    "LogText",
     "ReadEvents",
     "ReadLog",
+    "ReadLogText",
+    "Digest",
+    "DigestLog",
+    "Excerpt",
+    "FailingTest",
+    "FoldedLine",
+    "MaxTokens",
+    "Omitted",
+    "TracebackHead",
     "CreateToken",
     "DebugAction",
     "Health",

@@ -29,7 +29,10 @@ KNOWN_NAMES = (
     "close",
 )
 STREAMS = {"follow_log", "follow_events"}  # not one request: they are streams that carry on over many
-LISTS = ("repositories", "sessions", "commands", "artifacts", "events", "leases", "workers", "tokens", "tasks")
+LISTS = (
+    *("repositories", "sessions", "commands", "all_commands", "artifacts", "events", "leases", "workers", "tokens"),
+    "tasks",
+)
 OTHER_FORMATS = {"task_log_events": "follow_task_log", "read_task_log": "stored_task_log"}
 # Lists that are short, and the reply to something else.
 MANY_AT_ONCE = {"fork_session", "restart_worker", "reset_worker", "stop_worker"}
@@ -90,7 +93,7 @@ def test_each_call_has_a_route_and_the_fields_of_its_request() -> None:
         assert reply is OPERATIONS[name].reply, name
         known = set(OPERATIONS[name].request.model_fields)
         given = set(inspect.signature(build).parameters)
-        renamed = {"seconds"} if name == "wait_command" else set()
+        renamed = {"wait_command": {"seconds"}, "exec_command": {"key"}}.get(name, set())  # the key is a header
         assert given - renamed <= known, name
     assert {call.operation for call in (calls.artifact_file(1, 1), calls.session_patch(1))} <= set(VARIANTS)
 

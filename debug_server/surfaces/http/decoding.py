@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, TypeVar
+from functools import cache
+from typing import Any, TypeVar, get_origin
 
 from pydantic import BaseModel
 from pydantic_core import from_json
@@ -16,11 +17,19 @@ _DIGITS = 19  # of the largest number that a path may hold
 
 
 def from_query(connection: HTTPConnection, message: type[M], **extra: Any) -> M:
-    """Decode a message from the path and the query."""
-    fields = dict(connection.query_params)
+    """Decode a message from the path and the query; a list is a repeated name, or one value with commas."""
+    query = connection.query_params
+    fields: dict[str, Any] = dict(query)
+    fields |= {name: query.getlist(name) for name in _lists_of(message) if len(query.getlist(name)) > 1}
     if connection.scope["type"] == "websocket":
         fields.pop("token", None)
     return message.model_validate({**fields, **connection.path_params, **extra})
+
+
+@cache
+def _lists_of(message: type[BaseModel]) -> frozenset[str]:
+    """The fields of a message that hold lists."""
+    return frozenset(name for name, field in message.model_fields.items() if get_origin(field.annotation) is list)
 
 
 async def from_body(request: Request, message: type[M]) -> M:
