@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 from pydantic.json_schema import models_json_schema
 from starlette.routing import BaseRoute, Route
 
@@ -49,13 +49,21 @@ _KEY = {
 _RANGE = {"name": "Range", "in": "header", "required": False, "schema": {"type": "string"}}
 
 
+class Violation(Reply):
+    """One wrong field of a request."""
+
+    field: str = Field(description="Its name; inside another field, its path.", examples=["limits.wall_seconds"])
+    reason: str = Field(description="What is wrong with it, with the value unless that may be secret.")
+
+
 class Fault(Reply):
     """An error."""
 
-    code: str
-    message: str
-    retryable: bool
-    field: str | None = None
+    code: str = Field(description="Names the kind of error; it does not change.", examples=["invalid_input"])
+    message: str = Field(description="A sentence for a person: what is wrong, which value, what to do.")
+    retryable: bool = Field(description="Whether the same request may succeed later.")
+    field: str | None = Field(default=None, description="The first wrong field.", examples=["argv"])
+    violations: list[Violation] = Field(default_factory=list, description="Every wrong field.")
 
 
 class ErrorReply(Reply):
