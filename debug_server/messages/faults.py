@@ -8,9 +8,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar, Union, get_args, get_origin
 
 from pydantic import AliasChoices, BaseModel, ValidationError
-from pydantic.fields import FieldInfo
 
 from debug_server.errors import FieldViolation, InvalidInputError
+from debug_server.messages.fields import FieldDoc, doc_of
 
 M = TypeVar("M", bound=BaseModel)
 # Values of these fields, and those inside them, may be secrets.
@@ -34,10 +34,10 @@ _REASONS = {
     "dict_type": "must be an object",
     "model_type": "must be an object",
     "model_attributes_type": "must be an object",
-    "greater_than": "must be greater than {gt}",
-    "greater_than_equal": "must be at least {ge}",
-    "less_than": "must be less than {lt}",
-    "less_than_equal": "must be at most {le}",
+    "greater_than": "must be greater than {gt:.15g}",
+    "greater_than_equal": "must be at least {ge:.15g}",
+    "less_than": "must be less than {lt:.15g}",
+    "less_than_equal": "must be at most {le:.15g}",
     "string_too_short": "must not be empty",
     "string_too_long": "must have at most {max_length} characters",
     "string_pattern_mismatch": "must match {pattern}",
@@ -94,24 +94,25 @@ def _shown(value: object) -> str:
 
 
 def _example(kind: type[BaseModel], location: Sequence[int | str]) -> str:
-    """An example of the field at ``location``: its first declared one, or its default."""
+    """An example of the field at ``location``."""
     model: type[BaseModel] | None = kind
-    field: FieldInfo | None = None
+    found: FieldDoc | None = None
     for name in location:
-        if model is None or (field := _field(model, name)) is None:
+        if isinstance(name, int):
+            continue  # an item of the list before it
+        known = _field(model, name) if model is not None else None
+        if model is None or known is None:
             return ""
-        model = _model_in(field.annotation)
-    if field is None:
-        return ""
-    value = field.examples[0] if field.examples else field.get_default()
-    return f", for example {json.dumps(value)}" if value and isinstance(value, str | int | float | list | dict) else ""
+        found, model = doc_of(model.__name__, known), _model_in(model.model_fields[known].annotation)
+    return f", for example {json.dumps(found.example)}" if found is not None and found.example is not None else ""
 
 
-def _field(model: type[BaseModel], name: int | str) -> FieldInfo | None:
+def _field(model: type[BaseModel], name: str) -> str | None:
+    """The field that has this name, or this other name."""
     for known, field in model.model_fields.items():
         alias = field.validation_alias
         if name == known or (isinstance(alias, AliasChoices) and name in alias.choices):
-            return field
+            return known
     return None
 
 

@@ -12,6 +12,7 @@ from pydantic.json_schema import models_json_schema
 from starlette.routing import BaseRoute, Route
 
 from debug_server.messages import OPERATIONS, ROUTES, VARIANTS, Reply
+from debug_server.messages.fields import doc_of
 from debug_server.surfaces.http.documented_routes import (
     BYTES,
     JSON,
@@ -53,17 +54,17 @@ class Violation(Reply):
     """One wrong field of a request."""
 
     field: str = Field(description="Its name; inside another field, its path.", examples=["limits.wall_seconds"])
-    reason: str = Field(description="What is wrong with it, with the value unless that may be secret.")
+    reason: str
 
 
 class Fault(Reply):
     """An error."""
 
-    code: str = Field(description="Names the kind of error; it does not change.", examples=["invalid_input"])
-    message: str = Field(description="A sentence for a person: what is wrong, which value, what to do.")
-    retryable: bool = Field(description="Whether the same request may succeed later.")
-    field: str | None = Field(default=None, description="The first wrong field.", examples=["argv"])
-    violations: list[Violation] = Field(default_factory=list, description="Every wrong field.")
+    code: str
+    message: str
+    retryable: bool
+    field: str | None = None
+    violations: list[Violation] = Field(default_factory=list)
 
 
 class ErrorReply(Reply):
@@ -128,7 +129,7 @@ def document(title: str, version: str, routes: Iterable[BaseRoute] = (), *, api:
         [(item, "serialization" if issubclass(item, Reply) else "validation") for item in unique],
         ref_template=_REFERENCE,
     )
-    schemas = components["$defs"]
+    schemas = {name: _with_docs(name, schema) for name, schema in components["$defs"].items()}
     paths: dict[str, Any] = {
         path: {"servers": _ROOT, "get": _probe(path, summary)} for path, summary in _PROBES.items()
     }
@@ -154,6 +155,22 @@ def document(title: str, version: str, routes: Iterable[BaseRoute] = (), *, api:
             },
         },
     }
+
+
+def _with_docs(name: str, schema: dict[str, Any]) -> dict[str, Any]:
+    """The schema with a description and an example of each field."""
+    properties = schema.get("properties", {})
+    return {**schema, "properties": {field: _with_doc(name, field, about) for field, about in properties.items()}}
+
+
+def _with_doc(name: str, field: str, schema: dict[str, Any]) -> dict[str, Any]:
+    doc = doc_of(name, field)
+    added: dict[str, Any] = {}
+    if doc is not None and "description" not in schema:
+        added["description"] = doc.about
+    if doc is not None and doc.example is not None and "examples" not in schema:
+        added["examples"] = [doc.example]
+    return {**schema, **added}
 
 
 def _api() -> Iterable[tuple[str, str, RouteDoc]]:
