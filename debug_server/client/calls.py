@@ -57,9 +57,14 @@ def get_repository(name: str) -> Call[r.RepositoryReply]:
     return _call("get_repository", r.RepositoryReply, name=name)
 
 
-def list_repositories(*, after: int = 0, limit: int | None = None) -> Call[r.RepositoryList]:
+def list_repositories(*, after: int = 0, limit: int | None = None, order: str | None = None) -> Call[r.RepositoryList]:
     """List the repositories, a page at a time."""
-    return _call("list_repositories", r.RepositoryList, after=after or None, limit=limit)
+    return _call("list_repositories", r.RepositoryList, after=after or None, limit=limit, order=order)
+
+
+def remove_repository(name: str) -> Call[r.Message]:
+    """Remove a repository without open sessions, its mirror and its workspaces."""
+    return _call("remove_repository", r.Message, name=name, timeout=60.0)
 
 
 def open_session(
@@ -99,9 +104,24 @@ def get_session(session_id: int) -> Call[r.SessionReply]:
     return _call("get_session", r.SessionReply, session_id=session_id)
 
 
-def list_sessions(*, after: int = 0, limit: int | None = None) -> Call[r.SessionList]:
-    """List the caller's sessions, a page at a time; an admin sees all sessions."""
-    return _call("list_sessions", r.SessionList, after=after or None, limit=limit)
+def list_sessions(
+    *,
+    status: Sequence[str] = (),
+    repository: str | None = None,
+    after: int = 0,
+    limit: int | None = None,
+    order: str | None = None,
+) -> Call[r.SessionList]:
+    """List the caller's sessions, a page at a time; an admin sees all sessions. Statuses include open and closed."""
+    return _call(
+        "list_sessions",
+        r.SessionList,
+        status=check_list(status, what="status"),
+        repository=repository,
+        after=after or None,
+        limit=limit,
+        order=order,
+    )
 
 
 def fork_session(session_id: int, *, count: int = 1) -> Call[r.SessionList]:
@@ -225,9 +245,38 @@ def get_command(command_id: int) -> Call[r.CommandReply]:
     return _call("get_command", r.CommandReply, command_id=command_id)
 
 
-def list_commands(session_id: int, *, after: int = 0, limit: int | None = None) -> Call[r.CommandList]:
+def list_commands(
+    session_id: int, *, after: int = 0, limit: int | None = None, order: str | None = None
+) -> Call[r.CommandList]:
     """List a session's commands in order, a page at a time."""
-    return _call("list_commands", r.CommandList, session_id=session_id, after=after or None, limit=limit)
+    return _call("list_commands", r.CommandList, session_id=session_id, after=after or None, limit=limit, order=order)
+
+
+def find_commands(
+    *,
+    status: Sequence[str] = (),
+    repository: str | None = None,
+    session_id: int | None = None,
+    after: int = 0,
+    limit: int | None = None,
+    order: str | None = None,
+) -> Call[r.FoundCommandList]:
+    """Find commands of all sessions, newest first, a page at a time; the statuses include active and ended."""
+    return _call(
+        "find_commands",
+        r.FoundCommandList,
+        status=check_list(status, what="status"),
+        repository=repository,
+        session_id=session_id,
+        after=after or None,
+        limit=limit,
+        order=order,
+    )
+
+
+def rerun_command(command_id: int, *, env: Mapping[str, str] | None = None) -> Call[r.RunReply]:
+    """Run an earlier command again in a new session; ``env`` has the values of its variables, which are not kept."""
+    return _call("rerun_command", r.RunReply, command_id=command_id, env=env)
 
 
 def wait_command(command_id: int, *, seconds: float = 30.0) -> Call[r.CommandReply]:
@@ -265,9 +314,11 @@ def write_stdin(
     )
 
 
-def list_artifacts(session_id: int, *, after: int = 0, limit: int | None = None) -> Call[r.ArtifactList]:
+def list_artifacts(
+    session_id: int, *, after: int = 0, limit: int | None = None, order: str | None = None
+) -> Call[r.ArtifactList]:
     """List a session's artifacts, a page at a time."""
-    return _call("list_artifacts", r.ArtifactList, session_id=session_id, after=after or None, limit=limit)
+    return _call("list_artifacts", r.ArtifactList, session_id=session_id, after=after or None, limit=limit, order=order)
 
 
 def get_artifact(session_id: int, artifact_id: int) -> Call[r.ArtifactReply]:
@@ -305,9 +356,9 @@ def read_events(
     )
 
 
-def list_leases(*, after: int = 0, limit: int | None = None) -> Call[r.LeaseList]:
+def list_leases(*, after: int = 0, limit: int | None = None, order: str | None = None) -> Call[r.LeaseList]:
     """List the workspaces and their leases, a page at a time."""
-    return _call("list_leases", r.LeaseList, after=after or None, limit=limit)
+    return _call("list_leases", r.LeaseList, after=after or None, limit=limit, order=order)
 
 
 def list_workers(*, after: int = 0, limit: int | None = None) -> Call[r.WorkerList]:
@@ -348,9 +399,9 @@ def create_token(
     )
 
 
-def list_tokens(*, after: int = 0, limit: int | None = None) -> Call[r.TokenList]:
+def list_tokens(*, after: int = 0, limit: int | None = None, order: str | None = None) -> Call[r.TokenList]:
     """List the tokens, without their secrets, a page at a time."""
-    return _call("list_tokens", r.TokenList, after=after or None, limit=limit)
+    return _call("list_tokens", r.TokenList, after=after or None, limit=limit, order=order)
 
 
 def revoke_token(token_id: int) -> Call[r.Message]:

@@ -122,12 +122,14 @@ class Housekeeper:
             _LOG.warning("lease_lost", extra={"session_id": session.id, "error": str(error)})
             self.close(session, SessionStatus.FAILED)
 
-    def close(self, session: Session, status: SessionStatus) -> None:
+    def close(self, session: Session, status: SessionStatus | None = None) -> None:
         """Cancel a session's commands, wait until their trees are empty, release its workspace.
 
-        ConflictError if a command does not end in time: the session stays open and keeps its workspace.
+        Without a status it is ``completed`` if all its commands have ended, and ``cancelled`` if one has not, or if
+        there was none. ConflictError if a command does not end in time: the session stays open and keeps its workspace.
         """
-        unfinished = [row for row in self._store.commands.in_session(session.id) if not row.status.terminal]
+        commands = self._store.commands.in_session(session.id)
+        unfinished = [row for row in commands if not row.status.terminal]
         for row in unfinished:
             self._cancel(row.id, "its session was closed")
         deadline = time.monotonic() + self._close_seconds
@@ -137,7 +139,9 @@ class Housekeeper:
                 f"session {session.id} cannot be closed yet: command {left[0]} was cancelled but is still running; "
                 "try again later"
             )
-        self._sessions.close(session, status=status)
+        is_completed = commands and not unfinished
+        default = SessionStatus.COMPLETED if is_completed else SessionStatus.CANCELLED
+        self._sessions.close(session, status=status or default)
 
     def _ends_by(self, command_id: int, deadline: float) -> bool:
         return self._wait(command_id, max(0.0, deadline - time.monotonic())).status.terminal

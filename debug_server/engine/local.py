@@ -256,8 +256,8 @@ class LocalEngine:
             self._lock.wait_for(lambda: command_id not in self._active, max(seconds, 0.0))
         self._deferred.wait_for(command_id, deadline - time.monotonic())
 
-    def close_session(self, session: Session, status: SessionStatus) -> None:
-        """Cancel a session's commands, wait until their trees are empty, release its workspace."""
+    def close_session(self, session: Session, status: SessionStatus | None = None) -> None:
+        """Cancel a session's commands, wait until their trees are empty, release its workspace; see the housekeeper."""
         self._housekeeper.close(session, status)
 
     def stop(self, *, grace: float = 0.0) -> None:

@@ -87,6 +87,7 @@ class Maintenance:
             if not self._done.is_set():
                 run_or_log("maintenance_failed", partial(self._maintain, repository), step="workspace_maintenance")
         run_or_log("maintenance_failed", self._sessions.retry_removals, step="scratch_removal")
+        run_or_log("maintenance_failed", self._sessions.remove_leftovers, step="repository_removal")
         if self._environments is not None and not self._done.is_set():
             run_or_log("maintenance_failed", self._maintain_environments, step="environment_maintenance")
 

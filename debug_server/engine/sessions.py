@@ -45,6 +45,7 @@ from debug_server.worktrees import SessionPatch, WorktreeLease, WorktreePool, bu
 from debug_server.worktrees.mirror import check_remote_url
 from debug_server.worktrees.patches import apply_patch, load_patch
 from debug_server.worktrees.process_leases import ProcessLeases
+from debug_server.worktrees.removed_files import remove_files, remove_renamed
 from debug_server.worktrees.repository_trust import Trust
 
 _LOG = logging.getLogger(__name__)
@@ -123,22 +124,51 @@ class Sessions:
             self.pool(repository).ensure_bare_repo()
         except BaseException:  # also an interrupt: a clone may take minutes
             with self._lock:
-                if self._store.repositories.remove(repository.id):
+                if self._store.repositories.discard(repository.id):
                     self._pools.pop(repository.id, None)
             raise
         return repository
+
+    def remove_repository(self, repository: Repository) -> None:
+        """Remove a repository that is not in use, with its mirror and workspaces; ConflictError if it is in use.
+
+        If this process is killed in between, ``remove_leftovers`` removes the files.
+        """
+        self.pool(repository).recover()  # the leases of dead processes end
+        self._store.repositories.remove(repository.id)
+        with self._lock:
+            self._pools.pop(repository.id, None)
+        self._remove_files(repository.name)
+
+    def remove_leftovers(self) -> None:
+        """Remove the files of removed repositories whose removal was interrupted."""
+        known = {row.name for row in self._store.repositories.page()}
+        for name in self._store.repositories.removed_names():
+            if name not in known and any(path.exists() for path in self._places(name)):
+                self._remove_files(name)
+        for folder in ("repos", "worktrees"):
+            remove_renamed(self._paths.artifacts_root / folder)
+
+    def _remove_files(self, name: str) -> None:
+        bare_path, worktree_root = self._places(name)
+        remove_files(bare_path=bare_path, worktree_root=worktree_root)
+
+    def _places(self, name: str) -> tuple[Path, Path]:
+        """The mirror and the folder of the workspaces of a repository."""
+        root = self._paths.artifacts_root
+        return root / "repos" / f"{name}.bare", root / "worktrees" / name
 
     def pool(self, repository: Repository) -> WorktreePool:
         """The workspaces of one repository."""
         with self._lock:
             found = self._pools.get(repository.id)
             if found is None:
-                root = self._paths.artifacts_root
+                bare_path, worktree_root = self._places(repository.name)
                 found = build_pool_from_repository(
                     self._store,
                     repository,
-                    bare_path=root / "repos" / f"{repository.name}.bare",
-                    worktree_root=root / "worktrees" / repository.name,
+                    bare_path=bare_path,
+                    worktree_root=worktree_root,
                     defaults=self.settings,
                     holders=self._process_leases,
                 )
@@ -159,13 +189,17 @@ class Sessions:
         plan: SessionPlan | None = None,
         metadata: Mapping[str, Any] | None = None,
         timeout: float | None = None,
+        apply: bool = True,
     ) -> Session:
-        """Lease a workspace of the commit, apply the patch, and add the session's row: all of it or nothing."""
+        """Lease a workspace of the commit, apply the patch, and add the session's row: all of it or nothing.
+
+        Without ``apply`` the session's command applies the patch.
+        """
         lease = self.pool(repository).acquire_worktree(
             commit_sha=commit, owner=owner, environment_hash=None, timeout=timeout
         )
         try:
-            if patch is not None:
+            if patch is not None and apply:
                 apply_patch(lease.path, patch, patches_dir=self._paths.patches_dir)
             return self._store.sessions.create(
                 repository_id=repository.id,
@@ -183,6 +217,35 @@ class Sessions:
         except BaseException:
             lease.release()
             raise
+
+    def open_again(
+        self, earlier: Session, *, owner: str, owner_token_id: int | None, idempotency_key: str | None, process: str
+    ) -> Session:
+        """Open a session with the directory, or with the commit, patch and environment, of an earlier one."""
+        plan = earlier.plan
+        if plan.directory is not None:
+            if not Path(plan.directory).is_dir():
+                raise InvalidInputError(f"the directory {plan.directory} of session {earlier.id} no longer exists")
+            return self._store.sessions.create(
+                requested_by=owner,
+                owner_token_id=owner_token_id,
+                idempotency_key=idempotency_key,
+                plan=SessionPlan(directory=plan.directory, environment=plan.environment, process=process),
+                metadata=earlier.metadata,
+            )
+        if earlier.repository_id is None or earlier.commit_sha is None or plan.branch_tree is not None:
+            raise InvalidInputError(f"session {earlier.id} has no workspace of a commit that can be opened again")
+        return self.open(
+            self._store.repositories.get(earlier.repository_id),
+            commit=earlier.commit_sha,
+            owner=owner,
+            patch=self._patch_of(earlier),
+            requested_by=owner,
+            owner_token_id=owner_token_id,
+            idempotency_key=idempotency_key,
+            plan=SessionPlan(environment=plan.environment, process=process),
+            metadata=earlier.metadata,
+        )
 
     def lease(self, session: Session) -> WorktreeLease:
         """A session's own lease; LeaseLostError if it has ended."""

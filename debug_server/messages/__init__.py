@@ -3,13 +3,27 @@
 Imported by all of them; imports only the model, the errors and pydantic.
 """
 
-from debug_server.messages.base import EmptyRequest, Identifier, Items, ListRequest, Message, Reply, Request, Text
+from debug_server.messages.base import (
+    EmptyRequest,
+    Identifier,
+    Items,
+    ListRequest,
+    Message,
+    PageRequest,
+    Reply,
+    Request,
+    Text,
+)
 from debug_server.messages.commands import (
     CommandList,
     CommandRef,
     CommandReply,
     CommandRequest,
+    FindCommands,
+    FoundCommand,
+    FoundCommandList,
     LimitsRequest,
+    RerunCommand,
     RunReply,
     SessionListRequest,
     SignalCommand,
@@ -49,6 +63,7 @@ from debug_server.messages.routes import Route
 from debug_server.messages.scopes import ADMIN, ARTIFACTS_READ, COMMANDS_WRITE, SCOPES, SESSIONS_READ, SESSIONS_WRITE
 from debug_server.messages.sessions import (
     ForkSession,
+    ListSessions,
     OpenSession,
     RegisterRepository,
     RepositoryList,
@@ -78,10 +93,12 @@ __all__ = [
     "Message",
     "EmptyRequest",
     "ListRequest",
+    "PageRequest",
     "Reply",
     "Request",
     "Text",
     "ForkSession",
+    "ListSessions",
     "OpenSession",
     "RegisterRepository",
     "RepositoryList",
@@ -95,6 +112,10 @@ __all__ = [
     "CommandList",
     "CommandReply",
     "CommandRequest",
+    "FindCommands",
+    "FoundCommand",
+    "FoundCommandList",
+    "RerunCommand",
     "LimitsRequest",
     "RunReply",
     "SessionListRequest",

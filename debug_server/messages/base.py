@@ -5,9 +5,18 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
-from typing import Annotated, Any, ClassVar, Generic, TypeVar
+from typing import Annotated, Any, ClassVar, Generic, Literal, TypeVar
 
-from pydantic import AfterValidator, AliasChoices, BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import (
+    AfterValidator,
+    AliasChoices,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    model_validator,
+)
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from debug_server.nearest import nearest
@@ -134,6 +143,18 @@ class Items(Reply, Generic[T]):
         return len(self.items)
 
 
+Order = Literal["oldest", "newest"]
+REPOSITORY = Field(min_length=1, max_length=128)
+
+
+def _separate(given: object) -> object:
+    """The words of a text: a query may have ``status=failed,cancelled``."""
+    return [word.strip() for word in given.split(",")] if isinstance(given, str) else given
+
+
+SEPARATED = BeforeValidator(_separate)  # a list that may also be one text with commas
+
+
 class EmptyRequest(Request):
     """An operation without arguments."""
 
@@ -144,8 +165,19 @@ class Message(Reply):
     message: str
 
 
-class ListRequest(Request):
+class PageRequest(Request):
     """Request for a page of a list: at most ``limit`` items after the cursor ``after``."""
 
     after: Annotated[int, Field(ge=0, le=2**62)] = 0
     limit: Annotated[int, Field(ge=1, le=1000)] = 100
+
+
+class ListRequest(PageRequest):
+    """A page of a list in one of two orders; ``after`` is the cursor of that order."""
+
+    order: Order = "oldest"  # first
+
+    @property
+    def newest(self) -> bool:
+        """Whether the newest item is the first."""
+        return self.order == "newest"

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import AliasChoices, BeforeValidator, ConfigDict, Field, computed_field, create_model, model_validator
 
 from debug_server.messages.base import (
     COMMIT,
+    REPOSITORY,
+    SEPARATED,
     CommitRequest,
     DependencyNames,
     Identifier,
     Items,
     ListRequest,
     Metadata,
+    Order,
     Reply,
     Request,
     Text,
@@ -141,7 +144,11 @@ class WriteStdin(CommandRef):
 
 
 class CommandReply(Reply):
-    """A command, and its exit record once it has ended."""
+    """A command, and its exit record once it has ended.
+
+    While it waits, ``waits_for`` has the ids of the commands that must end first; it is empty if the command waits for
+    a free slot of the server.
+    """
 
     id: int
     session_id: int
@@ -158,6 +165,7 @@ class CommandReply(Reply):
     updated_at: datetime
     started_at: datetime | None
     finished_at: datetime | None
+    waits_for: list[int] = Field(default_factory=list)
 
     @computed_field  # type: ignore[prop-decorator]  # mypy knows no decorated property
     @property
@@ -170,6 +178,38 @@ class CommandList(Items[CommandReply]):
     """A page of a session's commands, by sequence."""
 
 
+class FoundCommand(CommandReply):
+    """A command, and where it runs."""
+
+    repository: str | None  # by name
+    directory: str | None  # of a run in a directory of the server's machine
+    requested_by: str | None
+    subject: str | None  # what asked for it, such as a host task
+
+
+class FoundCommandList(Items[FoundCommand]):
+    """A page of commands of several sessions."""
+
+
+# ``active`` is pending or running; ``ended`` is succeeded, failed or cancelled.
+FindStatus = Literal["pending", "running", "succeeded", "failed", "cancelled", "active", "ended"]
+
+
+class FindCommands(ListRequest):
+    """Which commands to find, over all sessions that the caller may see; the newest first."""
+
+    order: Order = "newest"
+    status: Annotated[list[FindStatus], SEPARATED, Field(max_length=16)] = Field(default_factory=list)  # empty: any
+    repository: Annotated[str, REPOSITORY] | None = None
+    session_id: Identifier | None = None
+
+
+class RerunCommand(CommandRef):
+    """An earlier command to run again; ``env`` has the values of its variables, which are not kept after its end."""
+
+    env: dict[str, Text] = Field(default_factory=dict)
+
+
 class SessionListRequest(ListRequest):
     """Request for a page of a list of one session."""
 
@@ -179,7 +219,7 @@ class SessionListRequest(ListRequest):
 class StartRun(CommandRequest, CommitRequest):
     """Open a session, run a command and close the session, in one request."""
 
-    repository: Annotated[str, Field(min_length=1, max_length=128)]
+    repository: Annotated[str, REPOSITORY]
     commit_sha: Annotated[str, COMMIT]
     patch: Annotated[str, Field(max_length=16 << 20)] | None = None
     manifests: Annotated[list[Text], Field(max_length=64)] = Field(default_factory=list)

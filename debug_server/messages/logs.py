@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from debug_server.messages.base import Identifier, Items, ListRequest, Reply, Request
+from debug_server.messages.base import Identifier, Items, PageRequest, Reply, Request
 from debug_server.messages.commands import CommandRef
 from debug_server.messages.sessions import SessionRef
 
@@ -79,7 +79,7 @@ class ArtifactList(Items[ArtifactReply]):
     """A page of a session's artifacts."""
 
 
-class ReadEvents(ListRequest):
+class ReadEvents(PageRequest):
     """Events after a cursor."""
 
     session_id: Identifier | None = None

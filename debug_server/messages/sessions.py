@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
 from debug_server.messages.base import (
     COMMIT,
+    REPOSITORY,
+    SEPARATED,
     CommitRequest,
     DependencyNames,
     Identifier,
     Items,
+    ListRequest,
     Metadata,
     Reply,
     Request,
@@ -25,7 +28,7 @@ ShellText = Annotated[str, Field(min_length=1, max_length=131_071)]  # a command
 class RegisterRepository(Request):
     """A git remote by URL or local path."""
 
-    name: Annotated[str, Field(min_length=1, max_length=128)]
+    name: Annotated[str, REPOSITORY]
     remote_url: Annotated[str, Field(min_length=1, max_length=4096)]
     default_branch: Annotated[str, Field(min_length=1, max_length=255)] | None = None  # None: the remote's, or main
     description: Text | None = None
@@ -35,7 +38,7 @@ class RegisterRepository(Request):
 class RepositoryRef(Request):
     """One repository."""
 
-    name: Annotated[str, Field(min_length=1, max_length=128)]
+    name: Annotated[str, REPOSITORY]
 
 
 class RepositoryReply(Reply):
@@ -58,7 +61,7 @@ class RepositoryList(Items[RepositoryReply]):
 class OpenSession(CommitRequest):
     """The repository, commit and patch of the workspace to lease."""
 
-    repository: Annotated[str, Field(min_length=1, max_length=128)]
+    repository: Annotated[str, REPOSITORY]
     commit_sha: Annotated[str, COMMIT]
     patch: Annotated[str, Field(max_length=16 << 20)] | None = None
     metadata: Metadata = Field(default_factory=dict)
@@ -81,6 +84,17 @@ class ForkSession(SessionRef):
     """Open ``count`` copies of a session."""
 
     count: Annotated[int, Field(ge=1, le=64)] = 1
+
+
+# ``open`` is pending or running; ``closed`` is completed, failed or cancelled.
+ListStatus = Literal["pending", "running", "completed", "failed", "cancelled", "open", "closed"]
+
+
+class ListSessions(ListRequest):
+    """Which sessions to list."""
+
+    status: Annotated[list[ListStatus], SEPARATED, Field(max_length=16)] = Field(default_factory=list)  # empty: any
+    repository: Annotated[str, REPOSITORY] | None = None
 
 
 class SessionReply(Reply):

@@ -2,6 +2,7 @@
 
 from debug_server.model.claims import Claim
 from debug_server.model.command import Command, CommandStatus, check_transition, status_for
+from debug_server.model.command_search import CommandSearch, FoundCommand
 from debug_server.model.command_spec import CommandSpec
 from debug_server.model.exit import ExitReason, ExitRecord
 from debug_server.model.limits import LIMITS, Limit, Limits, Unit, parse_size
@@ -47,6 +48,7 @@ __all__ = [
     "Cleanup",
     "Command",
     "CommandPlan",
+    "CommandSearch",
     "CommandSpec",
     "CommandStatus",
     "DebuggerState",
@@ -55,6 +57,7 @@ __all__ = [
     "Event",
     "ExitReason",
     "ExitRecord",
+    "FoundCommand",
     "Limit",
     "Limits",
     "LogChunk",

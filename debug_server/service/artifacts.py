@@ -19,7 +19,11 @@ class ArtifactVerbs(Verbs):
         """A session's artifacts."""
         session = await self._access.use_session(caller, request.session_id)
         rows = await self._call(
-            self._store.artifacts.in_session, session.id, after=request.after, limit=request.limit + 1
+            self._store.artifacts.in_session,
+            session.id,
+            after=request.after,
+            limit=request.limit + 1,
+            newest=request.newest,
         )
         rows, next_after = views.one_page(rows, request.limit, lambda row: row.id)
         return m.ArtifactList(items=[views.artifact(row) for row in rows], next_after=next_after)

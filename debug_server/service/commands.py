@@ -13,7 +13,7 @@ from pathlib import Path
 
 from debug_server import messages as m
 from debug_server.errors import ConflictError, DebugServerError, InvalidInputError, KeeperError
-from debug_server.model import Command, CommandSpec, CommandStatus, Limits, Session, SessionStatus
+from debug_server.model import Command, CommandSearch, CommandSpec, CommandStatus, Limits, Session, SessionStatus
 from debug_server.runner.settings import shell_command
 from debug_server.service import views
 from debug_server.service.caller import Caller
@@ -22,6 +22,10 @@ from debug_server.service.verbs import Verbs
 from debug_server.service.wakeups import wait_for
 from debug_server.worktrees.artifact_files import check_patterns
 
+_STATUSES = {status.value: (status,) for status in CommandStatus} | {
+    "active": (CommandStatus.PENDING, CommandStatus.RUNNING),
+    "ended": (CommandStatus.SUCCEEDED, CommandStatus.FAILED, CommandStatus.CANCELLED),
+}
 _CANCEL_SECONDS = 10.0
 _START_SECONDS = 10.0  # for a claimed command to start
 _KEY_SEPARATOR = "\n"  # separates the request's key and the line number; keys of callers cannot contain it
@@ -52,7 +56,7 @@ class CommandVerbs(Verbs):
         require_open(session)
         async with self._quotas.reserve(caller, commands=1):
             row = await self._call(self.add, session.id, request, idempotency_key)
-        return views.command(row)
+        return await self._shown(row)
 
     def add(
         self, session_id: int, request: m.CommandRequest, key: str | None, *, closes_session: bool = False
@@ -86,22 +90,54 @@ class CommandVerbs(Verbs):
 
     async def get(self, caller: Caller, request: m.CommandRef) -> m.CommandReply:
         """One command."""
-        return views.command(await self._access.command(caller, request.command_id))
+        return await self._shown(await self._access.command(caller, request.command_id))
+
+    async def find(self, caller: Caller, request: m.FindCommands) -> m.FoundCommandList:
+        """Commands of all sessions that the caller may see."""
+        if request.session_id is not None:
+            await self._access.session(caller, request.session_id)
+        search = CommandSearch(
+            statuses=tuple(dict.fromkeys(status for word in request.status for status in _STATUSES[word])),
+            repository_id=await self._repository_id(request.repository),
+            session_id=request.session_id,
+            owner_token_id=None if caller.is_admin else caller.token_id,
+            after=request.after,
+            newest=request.newest,
+            limit=request.limit + 1,
+        )
+        rows, following = views.one_page(
+            await self._call(self._store.commands.find, search), request.limit, lambda row: row.command.id
+        )
+        items = [views.found_command(row, await self._waits_for(row.command)) for row in rows]
+        return m.FoundCommandList(items=items, next_after=following)
+
+    async def _shown(self, row: Command) -> m.CommandReply:
+        return views.command(row, await self._waits_for(row))
+
+    async def _waits_for(self, row: Command) -> list[int]:
+        """The commands that must end before this one can start; empty if it has started or ended."""
+        if row.owner is not None or row.status.terminal:
+            return []
+        return await self._read(self._store.commands.awaited_by, row.id)
 
     async def page(self, caller: Caller, request: m.SessionListRequest) -> m.CommandList:
         """A session's commands by sequence."""
         session = await self._access.session(caller, request.session_id)
         rows = await self._call(
-            self._store.commands.in_session, session.id, after=request.after, limit=request.limit + 1
+            self._store.commands.in_session,
+            session.id,
+            after=request.after,
+            limit=request.limit + 1,
+            newest=request.newest,
         )
         rows, following = views.one_page(rows, request.limit, lambda row: row.sequence)
-        return m.CommandList(items=[views.command(row) for row in rows], next_after=following)
+        return m.CommandList(items=[await self._shown(row) for row in rows], next_after=following)
 
     async def wait(self, caller: Caller, request: m.WaitCommand) -> m.CommandReply:
         """Wait until the command has ended or the timeout is over."""
         command = await self._access.use_command(caller, request.command_id)
         async with self._shared.followers.while_valid(caller):
-            return views.command(await self.wait_until_ended(command, request.timeout))
+            return await self._shown(await self.wait_until_ended(command, request.timeout))
 
     async def wait_until_ended(self, command: Command, seconds: float) -> Command:
         """Wait until the command has ended, ``seconds`` are over or the server drains; returns the current row.

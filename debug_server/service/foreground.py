@@ -200,7 +200,8 @@ class ForegroundRuns:
     ) -> Iterator[ForegroundRun]:
         """A run in a new workspace of a commit; if this process is killed, recovery closes the session."""
         plan = SessionPlan(environment=environment, process=self._engine.owner)
-        session = self._sessions.open(repository, commit=commit, owner=owner, plan=plan)
+        patch = None if request.patch is None else SessionPatch(request.patch)
+        session = self._sessions.open(repository, commit=commit, owner=owner, plan=plan, patch=patch, apply=False)
         try:
             with self._sessions.lease(session).kept_alive() as lease:
                 yield self._run(session, lease, request)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from debug_server import messages as m
-from debug_server.errors import ConflictError, NotFoundError
+from debug_server.errors import ConflictError, InvalidInputError, NotFoundError, WorktreePoolError
 from debug_server.messages import ADMIN
 from debug_server.model import Repository, check_name
 from debug_server.service import views
@@ -18,7 +18,7 @@ from debug_server.worktrees.repository_pool import check_repository_settings
 from debug_server.worktrees.repository_view import check_remote_is_there
 
 _DEFAULT_BRANCH_SECONDS = 20.0  # for a remote's default branch; the caller waits for it
-_FALLBACK_BRANCH = "main"  # if the remote does not answer
+_FALLBACK_BRANCH = "main"  # if the remote has no branch
 
 
 class RepositoryVerbs(Verbs):
@@ -35,11 +35,8 @@ class RepositoryVerbs(Verbs):
         if (known := self._find_registered(request)) is not None:  # without asking the remote
             return known
         check_remote_is_there(remote, self._sessions.trust)
-        branch = (
-            request.default_branch
-            or self._ask_branch(remote, min(fetch_timeout, _DEFAULT_BRANCH_SECONDS))
-            or _FALLBACK_BRANCH
-        )
+        found = self._ask_branch(remote, min(fetch_timeout, _DEFAULT_BRANCH_SECONDS))
+        branch = request.default_branch or found or _FALLBACK_BRANCH
         try:
             return self._store.repositories.create(
                 request.name,
@@ -54,8 +51,12 @@ class RepositoryVerbs(Verbs):
             return known
 
     def _ask_branch(self, remote: str, seconds: float) -> str | None:
+        """The remote's default branch; InvalidInputError if the remote does not answer."""
         sessions = self._sessions
-        return default_branch(remote, folder=sessions.views_dir, timeout=seconds, trust=sessions.trust)
+        try:
+            return default_branch(remote, folder=sessions.views_dir, timeout=seconds, trust=sessions.trust)
+        except WorktreePoolError as error:
+            raise InvalidInputError(f"{error}: check the address", field="remote_url") from error
 
     def _find_registered(self, request: m.RegisterRepository) -> Repository | None:
         """The repository with the requested name; ConflictError if it differs from the request."""
@@ -76,9 +77,17 @@ class RepositoryVerbs(Verbs):
         """One repository."""
         return views.repository(await self._call(self._store.repositories.by_name, request.name))
 
+    async def remove(self, caller: Caller, request: m.RepositoryRef) -> m.Message:
+        """Remove a repository without open sessions, with its mirror and workspaces; its history stays."""
+        repository = await self._call(self._store.repositories.by_name, request.name)
+        await self._call_git(self._sessions.remove_repository, repository)
+        return m.Message(message=f"repository {request.name} is removed")
+
     async def page(self, caller: Caller, request: m.ListRequest) -> m.RepositoryList:
         """A page of them."""
-        rows = await self._call(self._store.repositories.page, after=request.after, limit=request.limit + 1)
+        rows = await self._call(
+            self._store.repositories.page, after=request.after, limit=request.limit + 1, newest=request.newest
+        )
         rows, following = views.one_page(rows, request.limit, lambda row: row.id)
         return m.RepositoryList(items=[views.repository(row) for row in rows], next_after=following)
 

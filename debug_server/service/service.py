@@ -42,7 +42,7 @@ from debug_server.store import MetadataStore
 from debug_server.workers.workers import Workers
 
 _STORES_KEY = frozenset(
-    {"open_session", "submit_command", "start_run"}
+    {"open_session", "submit_command", "start_run", "rerun_command"}
 )  # the session or command that they add stores the key too, so that a retry finds it
 
 _NO_TOKEN = "no token was given: send `Authorization: Bearer TOKEN`, or run `debug-server configure --token -`"
@@ -177,4 +177,6 @@ class Service:
             return await self.sessions.resume(caller, request, key, since)
         if isinstance(request, m.StartRun):
             return await self.runs.resume(caller, request, key, since)
+        if isinstance(request, m.RerunCommand):
+            return await self.runs.resume_rerun(caller, request, key, since)
         return None

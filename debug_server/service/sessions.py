@@ -16,6 +16,11 @@ from debug_server.service.commands import CommandVerbs
 from debug_server.service.verbs import Shared, Verbs
 from debug_server.worktrees import SessionPatch
 
+_STATUSES = {status.value: (status,) for status in SessionStatus} | {
+    "open": (SessionStatus.PENDING, SessionStatus.RUNNING),
+    "closed": (SessionStatus.COMPLETED, SessionStatus.FAILED, SessionStatus.CANCELLED),
+}
+
 
 class SessionVerbs(Verbs):
     """Sessions: a workspace of a commit and a patch, and the commands in it."""
@@ -67,6 +72,16 @@ class SessionVerbs(Verbs):
             metadata=request.metadata,
         )
 
+    def lease_again(self, caller: Caller, earlier: Session, key: str | None) -> Session:
+        """Open a session like an earlier one, for one command."""
+        return self._sessions.open_again(
+            earlier,
+            owner=caller.name,
+            owner_token_id=caller.token_id,
+            idempotency_key=key,
+            process=self._engine.owner,
+        )
+
     async def find_by_key(self, caller: Caller, key: str, since: datetime) -> Session | None:
         """The session that an attempt of this keyed request opened before its process died."""
         return await self._call(
@@ -77,11 +92,16 @@ class SessionVerbs(Verbs):
         """One session."""
         return views.session(await self._access.session(caller, request.session_id))
 
-    async def page(self, caller: Caller, request: m.ListRequest) -> m.SessionList:
+    async def page(self, caller: Caller, request: m.ListSessions) -> m.SessionList:
         """A page of the caller's sessions, or of all for an admin."""
-        owner = None if caller.is_admin else caller.token_id
         rows = await self._call(
-            self._store.sessions.page, owner_token_id=owner, after=request.after, limit=request.limit + 1
+            self._store.sessions.page,
+            status=list(dict.fromkeys(status for word in request.status for status in _STATUSES[word])),
+            repository_id=await self._repository_id(request.repository),
+            owner_token_id=None if caller.is_admin else caller.token_id,
+            after=request.after,
+            limit=request.limit + 1,
+            newest=request.newest,
         )
         rows, following = views.one_page(rows, request.limit, lambda row: row.id)
         return m.SessionList(items=[views.session(row) for row in rows], next_after=following)
@@ -123,7 +143,7 @@ class SessionVerbs(Verbs):
         """Cancel its commands and release the workspace; a closed session is left unchanged."""
         session = await self._access.session(caller, request.session_id)
         if session.is_open:
-            await self._call(self._engine.close_session, session, SessionStatus.CANCELLED)
+            await self._call(self._engine.close_session, session)
         return m.Message(message=f"session {session.id} is closed")
 
     async def debug(self, caller: Caller, request: m.DebugAction) -> m.Message:

@@ -25,7 +25,9 @@ class TokenVerbs(Verbs):
 
     async def page(self, caller: Caller, request: m.ListRequest) -> m.TokenList:
         """The tokens, without secrets."""
-        rows = await self._call(self._store.tokens.page, after=request.after, limit=request.limit + 1)
+        rows = await self._call(
+            self._store.tokens.page, after=request.after, limit=request.limit + 1, newest=request.newest
+        )
         rows, following = views.one_page(rows, request.limit, lambda row: row.id)
         return m.TokenList(items=[views.token(row) for row in rows], next_after=following)
 

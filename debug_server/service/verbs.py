@@ -78,3 +78,7 @@ class Verbs:
         self._call = shared.blocking.call
         self._call_git = shared.blocking.call_git
         self._read = shared.blocking.read
+
+    async def _repository_id(self, name: str | None) -> int | None:
+        """The id of a repository by its name; NotFoundError if there is none."""
+        return None if name is None else (await self._read(self._store.repositories.by_name, name)).id

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, TypeVar
 
 from debug_server import messages as m
-from debug_server.model import Artifact, Command, Event, Repository, Session, Token, Worktree
+from debug_server.model import Artifact, Command, Event, FoundCommand, Repository, Session, Token, Worktree
 
 T = TypeVar("T")
 R = TypeVar("R", bound=m.Reply)
@@ -54,17 +54,33 @@ def _metadata(row: Session) -> dict[str, Any]:
     return {**{name: value for name, value in facts.items() if value is not None}, **row.metadata}
 
 
-def command(row: Command) -> m.CommandReply:
+def command(row: Command, waits_for: Sequence[int] = ()) -> m.CommandReply:
     """A command."""
+    return _reply(m.CommandReply, row, **_of_command(row, waits_for))
+
+
+def found_command(found: FoundCommand, waits_for: Sequence[int] = ()) -> m.FoundCommand:
+    """A command, and where it runs."""
     return _reply(
-        m.CommandReply,
-        row,
-        command=list(row.argv),
-        status=row.status.value,
-        exit_reason=row.exit_reason.value if row.exit_reason is not None else None,
-        exit=row.exit.to_json() if row.exit is not None else None,
-        log_bytes=log_bytes(row),
+        m.FoundCommand,
+        found.command,
+        **_of_command(found.command, waits_for),
+        repository=found.repository,
+        directory=found.directory,
+        requested_by=found.requested_by,
     )
+
+
+def _of_command(row: Command, waits_for: Sequence[int]) -> dict[str, Any]:
+    """The fields of a reply that are not the row's."""
+    return {
+        "command": list(row.argv),
+        "status": row.status.value,
+        "exit_reason": row.exit_reason.value if row.exit_reason is not None else None,
+        "exit": row.exit.to_json() if row.exit is not None else None,
+        "log_bytes": log_bytes(row),
+        "waits_for": list(waits_for),
+    }
 
 
 def log_bytes(row: Command) -> int:

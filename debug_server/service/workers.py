@@ -17,7 +17,7 @@ class WorkerVerbs:
     def __init__(self, workers: Workers | None) -> None:
         self._workers = workers
 
-    async def page(self, caller: Caller, request: m.ListRequest) -> m.WorkerList:
+    async def page(self, caller: Caller, request: m.PageRequest) -> m.WorkerList:
         """The status of every instance; the cursor is the number of instances before the page."""
         statuses = [] if self._workers is None else self._workers.statuses()
         end = request.after + request.limit

@@ -8,7 +8,7 @@ from typing import Any
 from debug_server.model import Artifact, ArtifactKind
 from debug_server.store.connection import Row, Transaction
 from debug_server.store.encoding import mapping_from, mapping_text, moment
-from debug_server.store.table import ALL_ROWS, Table, filters, require, require_row
+from debug_server.store.table import ALL_ROWS, Table, filters, keyset, require, require_row
 
 _COLUMNS = "id, session_id, command_id, kind, name, path, size, sha256, content_type, metadata, created_at"
 _INSERT = (
@@ -72,15 +72,17 @@ class Artifacts(Table):
         kind: ArtifactKind | None = None,
         after: int = 0,
         limit: int = ALL_ROWS,
+        newest: bool = False,
     ) -> list[Artifact]:
-        """A session's artifacts with an id above ``after``, oldest first."""
+        """A session's artifacts with an id above ``after``, in that order or newest first."""
+        beyond, order = keyset("id", after, newest=newest)
         terms, params = filters(
             ("session_id = ?", session_id),
             ("command_id = ?", command_id),
             ("kind = ?", kind and kind.value),
-            ("id > ?", after),
+            beyond,
         )
-        rows = self._all(f"SELECT {_COLUMNS} FROM artifacts WHERE {terms} ORDER BY id LIMIT ?", (*params, limit))
+        rows = self._all(f"SELECT {_COLUMNS} FROM artifacts WHERE {terms} {order} LIMIT ?", (*params, limit))
         return [_artifact(row) for row in rows]
 
 

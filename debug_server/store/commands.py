@@ -6,7 +6,17 @@ from collections.abc import Mapping
 from typing import Any, Unpack
 
 from debug_server.errors import ConflictError, NotFoundError, QueueFullError
-from debug_server.model import Command, CommandStatus, ExitReason, ExitRecord, NewCommand, Notice, status_for
+from debug_server.model import (
+    Command,
+    CommandSearch,
+    CommandStatus,
+    ExitReason,
+    ExitRecord,
+    FoundCommand,
+    NewCommand,
+    Notice,
+    status_for,
+)
 from debug_server.store import artifacts, event_log
 from debug_server.store.command_draft import CommandDraft
 from debug_server.store.command_rows import (
@@ -15,10 +25,11 @@ from debug_server.store.command_rows import (
     conflict,
     exit_text,
 )
+from debug_server.store.command_search import AWAITED, found_from, search_sql
 from debug_server.store.connection import Row, Transaction
 from debug_server.store.encoding import decode, mapping_text
 from debug_server.store.sealing import Sealer
-from debug_server.store.table import ALL_ROWS, Table, filters, require_row
+from debug_server.store.table import ALL_ROWS, Table, filters, keyset, require_row
 
 PENDING, STARTED, FINISHED = "command.pending", "command.started", "command.finished"  # kinds of events
 CANCEL_REQUESTED = "command.cancel_requested"
@@ -40,13 +51,14 @@ _CAN_START_NOW = (
     f" AND (SELECT COUNT(*) FROM commands WHERE queue_key = ? AND {ACTIVE}) < ?"
 )
 _SEQUENCE = (
-    "SELECT (SELECT COALESCE(MAX(sequence), 0) + 1 FROM commands WHERE session_id = sessions.id)"
-    " FROM sessions WHERE id = ?"
+    "SELECT (SELECT COALESCE(MAX(sequence), 0) + 1 FROM commands WHERE session_id = sessions.id),"
+    " repository_id, owner_token_id FROM sessions WHERE id = ?"
 )
 _INSERT = (
-    "INSERT INTO commands (session_id, sequence, argv, cwd, env_names, sealed_env, log_name, limits, status, attempt,"
-    " owner, priority, queue_key, key_limit, order_key, tty, idempotency_key, subject, metadata, plan, sealed_stdin,"
-    f" created_at, updated_at) VALUES ({', '.join('?' * 23)}) RETURNING {COLUMNS}"
+    "INSERT INTO commands (session_id, sequence, repository_id, owner_token_id, argv, cwd, env_names, sealed_env,"
+    " log_name, limits, status, attempt, owner, priority, queue_key, key_limit, order_key, tty, idempotency_key,"
+    " subject, metadata, plan, sealed_stdin, created_at, updated_at)"
+    f" VALUES ({', '.join('?' * 25)}) RETURNING {COLUMNS}"
 )
 _START = (
     "UPDATE commands SET status = 'running', handle = ?, log_path = ?, started_at = ?, updated_at = ?"
@@ -99,14 +111,27 @@ class Commands(Table):
         return command_from(require_row(self._one(_GET, (command_id,)), "command", command_id))
 
     def in_session(
-        self, session_id: int, *, status: CommandStatus | None = None, after: int = 0, limit: int = ALL_ROWS
+        self,
+        session_id: int,
+        *,
+        status: CommandStatus | None = None,
+        after: int = 0,
+        limit: int = ALL_ROWS,
+        newest: bool = False,
     ) -> list[Command]:
-        """A session's commands with a sequence number above ``after``, in that order."""
-        terms, params = filters(
-            ("session_id = ?", session_id), ("status = ?", status and status.value), ("sequence > ?", after)
-        )
-        rows = self._all(f"SELECT {COLUMNS} FROM commands WHERE {terms} ORDER BY sequence LIMIT ?", (*params, limit))
+        """A session's commands after a sequence number, in that order or newest first."""
+        beyond, order = keyset("sequence", after, newest=newest)
+        terms, params = filters(("session_id = ?", session_id), ("status = ?", status and status.value), beyond)
+        rows = self._all(f"SELECT {COLUMNS} FROM commands WHERE {terms} {order} LIMIT ?", (*params, limit))
         return [command_from(row) for row in rows]
+
+    def find(self, search: CommandSearch) -> list[FoundCommand]:
+        """Commands over all sessions."""
+        return [found_from(row) for row in self._all(*search_sql(search))]
+
+    def awaited_by(self, command_id: int) -> list[int]:
+        """The unfinished commands that a waiting command waits for; empty if it waits for a free slot alone."""
+        return [row[0] for row in self._all(AWAITED, (command_id,) * AWAITED.count("?"))]
 
     def inputs(self, command_id: int) -> tuple[dict[str, str], str | None]:
         """The unsealed environment and stdin of a command that has not ended; ConflictError after its end."""
@@ -215,14 +240,15 @@ class Commands(Table):
 
 def insert(transaction: Transaction, now: float, sealer: Sealer, session_id: int, draft: CommandDraft) -> Command:
     """Insert a command and its event ``command.pending``."""
-    sequence = require_row(transaction.one(_SEQUENCE, (session_id,)), "session", session_id)[0]
+    sequence, *of_session = require_row(transaction.one(_SEQUENCE, (session_id,)), "session", session_id)
     context = _seal_context(session_id, sequence)
     sealed = sealer.seal(draft.env, context) if draft.env else None
     stdin = sealer.seal({_STDIN: draft.stdin_text}, context) if draft.stdin_text else None
     if draft.in_turn and transaction.one(_CAN_START_NOW, (session_id, *draft.claim_condition(session_id))) is None:
         draft = draft.unclaimed()
     after = draft.columns_after_env(session_id)
-    row = transaction.one(_INSERT, (session_id, sequence, *draft.columns_before_env, sealed, *after, stdin, now, now))
+    values = (session_id, sequence, *of_session, *draft.columns_before_env, sealed, *after, stdin, now, now)
+    row = transaction.one(_INSERT, values)
     command = command_from(require_row(row, "session", session_id))
     _append(transaction, now, PENDING, command, f'{{"sequence":{sequence}}}')
     return command

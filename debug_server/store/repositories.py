@@ -9,7 +9,7 @@ from debug_server.errors import ConflictError, InvalidInputError
 from debug_server.model import Repository, check_name
 from debug_server.store.connection import Row
 from debug_server.store.encoding import mapping_from, mapping_text, moment, optional_mapping_text
-from debug_server.store.table import ALL_ROWS, Table, require_row
+from debug_server.store.table import ALL_ROWS, Table, keyset, require_row
 
 _COLUMNS = "id, name, remote_url, default_branch, description, settings, created_at, updated_at"
 _INSERT = (
@@ -22,7 +22,13 @@ _UPDATE = (
     f" WHERE id = ? RETURNING {_COLUMNS}"
 )
 
-_REMOVE = (
+_REGISTERED = "removed_at IS NULL"
+_NAME = f"SELECT name FROM repositories WHERE id = ? AND {_REGISTERED}"
+_REMOVE = "UPDATE repositories SET name = ?, removed_at = ?, updated_at = ? WHERE id = ?"
+_OPEN_SESSIONS = (
+    "SELECT id FROM sessions WHERE repository_id = ? AND status IN ('pending', 'running') ORDER BY id LIMIT 5"
+)
+_DISCARD = (
     "DELETE FROM repositories WHERE id = ?"
     " AND NOT EXISTS (SELECT 1 FROM sessions WHERE sessions.repository_id = repositories.id)"
     " AND NOT EXISTS (SELECT 1 FROM worktrees WHERE worktrees.repository_id = repositories.id)"
@@ -60,18 +66,42 @@ class Repositories(Table):
 
     def by_name(self, name: str) -> Repository:
         """The row, or NotFoundError."""
-        row = self._one(f"SELECT {_COLUMNS} FROM repositories WHERE name = ?", (name,))
+        row = self._one(f"SELECT {_COLUMNS} FROM repositories WHERE name = ? AND {_REGISTERED}", (name,))
         return _repository(require_row(row, "repository", name))
 
-    def page(self, *, after: int = 0, limit: int = ALL_ROWS) -> list[Repository]:
-        """Repositories with an id above ``after``, oldest first."""
-        sql = f"SELECT {_COLUMNS} FROM repositories WHERE id > ? ORDER BY id LIMIT ?"
-        return [_repository(row) for row in self._all(sql, (after, limit))]
+    def page(self, *, after: int = 0, limit: int = ALL_ROWS, newest: bool = False) -> list[Repository]:
+        """Repositories after an id, in that order or newest first; without removed ones."""
+        (term, value), order = keyset("id", after, newest=newest)
+        sql = f"SELECT {_COLUMNS} FROM repositories WHERE {term} AND {_REGISTERED} {order} LIMIT ?"
+        return [_repository(row) for row in self._all(sql, (value, limit))]
 
-    def remove(self, repository_id: int) -> bool:
-        """Remove an unused repository; False if it has a session or a workspace."""
+    def discard(self, repository_id: int) -> bool:
+        """Delete the row of an unused repository; False if it has a session or a workspace."""
         with self._database.write() as transaction:
-            return transaction.run(_REMOVE, (repository_id,)) == 1
+            return transaction.run(_DISCARD, (repository_id,)) == 1
+
+    def remove(self, repository_id: int) -> None:
+        """Remove a repository and its workspaces; ConflictError while one is in use.
+
+        The row stays for the history of its sessions, under another name: this one may be registered again.
+        """
+        with self._database.write() as transaction:
+            now = self._now()
+            name = transaction.one(_NAME, (repository_id,))
+            (found,) = require_row(name, "repository", repository_id)
+            # First, so that no session or workspace can be added until the end of the transaction.
+            transaction.run(_REMOVE, (found + _removed_suffix(repository_id), now, now, repository_id))
+            if sessions := transaction.all(_OPEN_SESSIONS, (repository_id,)):
+                ids = ", ".join(str(row[0]) for row in sessions)
+                raise ConflictError(f"the repository {found!r} has open sessions ({ids}): close them first")
+            transaction.run("DELETE FROM worktrees WHERE repository_id = ? AND status = 'idle'", (repository_id,))
+            if leased := transaction.one("SELECT path FROM worktrees WHERE repository_id = ?", (repository_id,)):
+                raise ConflictError(f"the repository {found!r} has a leased workspace ({leased[0]}): release it first")
+
+    def removed_names(self) -> list[str]:
+        """The names that removed repositories had."""
+        rows = self._all("SELECT id, name FROM repositories WHERE removed_at IS NOT NULL ORDER BY id")
+        return [name.removesuffix(_removed_suffix(number)) for number, name in rows]
 
     def update(
         self,
@@ -87,6 +117,11 @@ class Repositories(Table):
         with self._database.write() as transaction:
             row = transaction.one(_UPDATE, (remote_url, default_branch, description, text, self._now(), repository_id))
         return _repository(require_row(row, "repository", repository_id))
+
+
+def _removed_suffix(repository_id: int) -> str:
+    """Behind the name of a removed repository; no name of a registered one can have it."""
+    return f" (removed {repository_id})"
 
 
 def _repository(row: Row) -> Repository:

@@ -10,6 +10,9 @@ repositories --< worktrees
 events, keyed_requests, schedules, outbox, cursors, folder and schema_version refer to no other table: an event outlives
 its subject.
 
+A command has the repository and the token of its session, which never change, so that an index finds the commands of a
+repository or of a token.
+
 A command *waits* while it has no owner and no end, and is *active* while it has an owner and no end; a partial index
 serves each, so that claiming does not slow down with the rows that have ended.
 
@@ -321,4 +324,30 @@ MIGRATIONS = (
         down=("ALTER TABLE worktrees DROP COLUMN process",),
     ),
     Migration(version=8, up=plan_migration.UP, down=plan_migration.DOWN),
+    Migration(
+        version=9,
+        up=(
+            "ALTER TABLE repositories ADD COLUMN removed_at {double}",
+            "ALTER TABLE commands ADD COLUMN repository_id BIGINT",
+            "ALTER TABLE commands ADD COLUMN owner_token_id BIGINT",
+            """UPDATE commands SET
+               repository_id = (SELECT repository_id FROM sessions WHERE sessions.id = commands.session_id),
+               owner_token_id = (SELECT owner_token_id FROM sessions WHERE sessions.id = commands.session_id)
+               WHERE session_id IN
+               (SELECT id FROM sessions WHERE repository_id IS NOT NULL OR owner_token_id IS NOT NULL)""",
+            "CREATE INDEX commands_ended ON commands (status, id) WHERE finished_at IS NOT NULL",
+            """CREATE INDEX commands_ended_of_repository ON commands (repository_id, status, id)
+               WHERE finished_at IS NOT NULL AND repository_id IS NOT NULL""",
+            """CREATE INDEX commands_ended_of_owner ON commands (owner_token_id, status, id)
+               WHERE finished_at IS NOT NULL AND owner_token_id IS NOT NULL""",
+        ),
+        down=(
+            "DROP INDEX commands_ended_of_owner",
+            "DROP INDEX commands_ended_of_repository",
+            "DROP INDEX commands_ended",
+            "ALTER TABLE commands DROP COLUMN owner_token_id",
+            "ALTER TABLE commands DROP COLUMN repository_id",
+            "ALTER TABLE repositories DROP COLUMN removed_at",
+        ),
+    ),
 )

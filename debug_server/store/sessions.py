@@ -9,7 +9,7 @@ A terminal status is final.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from functools import lru_cache
@@ -30,7 +30,7 @@ from debug_server.store.encoding import (
     optional_moment,
 )
 from debug_server.store.sealing import Sealer
-from debug_server.store.table import Table, filters, require, require_row
+from debug_server.store.table import Table, filters, keyset, require, require_registered, require_row
 
 _COLUMNS = (
     "id, repository_id, worktree_id, status, commit_sha, patch_hash, requested_by, owner_token_id, expires_at,"
@@ -137,20 +137,24 @@ class Sessions(Table):
     def page(
         self,
         *,
-        status: SessionStatus | None = None,
+        status: SessionStatus | Sequence[SessionStatus] | None = None,
         repository_id: int | None = None,
         owner_token_id: int | None = None,
         after: int = 0,
         limit: int = 100,
+        newest: bool = False,
     ) -> list[Session]:
-        """Sessions with an id above ``after``, oldest first."""
+        """Sessions after an id, in that order or newest first; of one status, of several, or (None, empty) of all."""
+        beyond, order = keyset("id", after, newest=newest)
+        statuses = [status] if isinstance(status, SessionStatus) else status or ()
+        wanted: list[str | None] = [item.value for item in statuses]
         terms, params = filters(
-            ("id > ?", after),
-            ("status = ?", status and status.value),
+            beyond,
+            (f"status IN ({', '.join('?' * len(wanted))})", *(wanted or [None])),
             ("repository_id = ?", repository_id),
             ("owner_token_id = ?", owner_token_id),
         )
-        rows = self._all(f"SELECT {_COLUMNS} FROM sessions WHERE {terms} ORDER BY id LIMIT ?", (*params, limit))
+        rows = self._all(f"SELECT {_COLUMNS} FROM sessions WHERE {terms} {order} LIMIT ?", (*params, limit))
         return [_session(row) for row in rows]
 
     def set_status(self, session_id: int, status: SessionStatus, *, cleanup: Cleanup | None = None) -> Session:
@@ -241,6 +245,7 @@ class Sessions(Table):
 def insert(transaction: Transaction, now: float, draft: SessionDraft) -> Session:
     """Insert a session and its event ``session.created``."""
     session = _session(require_row(transaction.one(_INSERT, (*draft.columns, now, now)), "session", "new"))
+    require_registered(transaction, session.repository_id)
     event_log.append(transaction, now, "session.created", "{}", session_id=session.id)
     return session
 

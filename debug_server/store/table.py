@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from debug_server.errors import NotFoundError
+from debug_server.errors import ConflictError, NotFoundError
 from debug_server.model import Notice
 from debug_server.store.connection import Database, Row, Transaction
 from debug_server.store.encoding import epoch
@@ -87,6 +87,26 @@ def require(transaction: Transaction, table: str, what: str, key: int | None) ->
     """NotFoundError unless ``key`` is None or names a row of ``table``."""
     if key is not None:
         require_row(transaction.one(f"SELECT 1 FROM {table} WHERE id = ?", (key,)), what, key)
+
+
+def require_registered(transaction: Transaction, repository_id: int | None) -> None:
+    """ConflictError if the repository was removed.
+
+    Checked after the insert of a row that refers to it: where several transactions may write at once, the foreign key
+    then holds the repository's row, and a removal waits.
+    """
+    if repository_id is None:
+        return
+    row = transaction.one("SELECT name, removed_at FROM repositories WHERE id = ?", (repository_id,))
+    if row is not None and row[1] is not None:
+        raise ConflictError(f"the repository {row[0]} cannot be used: register it again")
+
+
+def keyset(column: str, after: int, *, newest: bool) -> tuple[tuple[str, int], str]:
+    """The term for ``filters`` of the rows after a cursor, and their order; 0 begins at the first of either order."""
+    if newest:
+        return (f"{column} < ?", after or ALL_ROWS + 1), f"ORDER BY {column} DESC"
+    return (f"{column} > ?", after), f"ORDER BY {column}"
 
 
 def filters(*terms: tuple[object, ...]) -> tuple[str, tuple[object, ...]]:

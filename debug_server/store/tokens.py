@@ -22,7 +22,7 @@ from debug_server.store.encoding import (
     optional_epoch,
     optional_moment,
 )
-from debug_server.store.table import ALL_ROWS, Table, require_row
+from debug_server.store.table import ALL_ROWS, Table, keyset, require_row
 
 SECRET_BYTES = 32
 # ``last_used_at`` is only informative; writing it for every request would cost more than the request.
@@ -90,10 +90,11 @@ class Tokens(Table):
         row = self._one(f"SELECT {_COLUMNS} FROM tokens WHERE id = ?", (token_id,))
         return _token(require_row(row, "token", token_id))
 
-    def page(self, *, after: int = 0, limit: int = ALL_ROWS) -> list[Token]:
-        """Tokens with an id above ``after``, also revoked ones, oldest first."""
-        sql = f"SELECT {_COLUMNS} FROM tokens WHERE id > ? ORDER BY id LIMIT ?"
-        return [_token(row) for row in self._all(sql, (after, limit))]
+    def page(self, *, after: int = 0, limit: int = ALL_ROWS, newest: bool = False) -> list[Token]:
+        """Tokens after an id, also revoked ones, in that order or newest first."""
+        (term, value), order = keyset("id", after, newest=newest)
+        rows = self._all(f"SELECT {_COLUMNS} FROM tokens WHERE {term} {order} LIMIT ?", (value, limit))
+        return [_token(row) for row in rows]
 
     def revoke(self, token_id: int) -> Token:
         """Revoke a token; a second call changes nothing."""

@@ -16,7 +16,7 @@ from debug_server.errors import ConflictError
 from debug_server.model import Worktree, WorktreeStatus
 from debug_server.store.connection import Row
 from debug_server.store.encoding import epoch, mapping_from, moment, optional_moment
-from debug_server.store.table import ALL_ROWS, Table, filters, require, require_row
+from debug_server.store.table import ALL_ROWS, Table, filters, keyset, require, require_registered, require_row
 
 _COLUMNS = (
     "id, repository_id, path, status, commit_sha, environment_hash, owner, lease_token, generation, lease_expires_at,"
@@ -49,6 +49,7 @@ class Worktrees(Table):
             require(transaction, "repositories", "repository", repository_id)
             now = self._now()
             row = transaction.one(_INSERT, (repository_id, path, WorktreeStatus.IDLE.value, backend, now, now))
+            require_registered(transaction, repository_id)
         if row is None:
             raise ConflictError(f"a worktree at {path!r} is already registered")
         return _worktree(row)
@@ -57,10 +58,13 @@ class Worktrees(Table):
         """The row, or NotFoundError."""
         return _worktree(require_row(self._one(_GET, (worktree_id,)), "worktree", worktree_id))
 
-    def page(self, repository_id: int | None = None, *, after: int = 0, limit: int = ALL_ROWS) -> list[Worktree]:
-        """Workspaces (of a repository) with an id above ``after``, oldest first."""
-        terms, params = filters(("id > ?", after), ("repository_id = ?", repository_id))
-        rows = self._all(f"SELECT {_COLUMNS} FROM worktrees WHERE {terms} ORDER BY id LIMIT ?", (*params, limit))
+    def page(
+        self, repository_id: int | None = None, *, after: int = 0, limit: int = ALL_ROWS, newest: bool = False
+    ) -> list[Worktree]:
+        """Workspaces (of a repository) after an id, in that order or newest first."""
+        beyond, order = keyset("id", after, newest=newest)
+        terms, params = filters(beyond, ("repository_id = ?", repository_id))
+        rows = self._all(f"SELECT {_COLUMNS} FROM worktrees WHERE {terms} {order} LIMIT ?", (*params, limit))
         return [_worktree(row) for row in rows]
 
     def lease(

@@ -360,17 +360,16 @@ class Mirror:
 
 
 def default_branch(url: str, *, folder: Path, timeout: float, trust: Trust = OWN_USER_ONLY) -> str | None:
-    """The branch that the remote's HEAD names; None when the remote cannot be reached or has no branch.
+    """The branch that the remote's HEAD names; None if it has no branch. WorktreePoolError if it does not answer.
 
     A repository on this machine is asked through a view in ``folder``.
     """
-    try:
-        with remote_view(url, trust, folder=folder) as address:
-            result = run_git("ls-remote", "--symref", "--", address, "HEAD", timeout=timeout)
-    except WorktreePoolError:
-        return None
-    match = re.search(r"^ref: refs/heads/(\S+)\tHEAD$", result.stdout.decode(errors="replace"), re.MULTILINE)
-    return match[1] if result.ok and match else None
+    with remote_view(url, trust, folder=folder) as address:
+        result = run_git("ls-remote", "--symref", "--", address, "HEAD", timeout=timeout)
+    result = replace(result, stderr=result.stderr.replace(address, url))
+    listed = require(result, f"the remote {without_credentials(url)} does not answer")
+    match = re.search(r"^ref: refs/heads/(\S+)\tHEAD$", listed.decode(errors="replace"), re.MULTILINE)
+    return match[1] if match else None
 
 
 def check_remote_url(url: str) -> str:

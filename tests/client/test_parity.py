@@ -29,7 +29,10 @@ KNOWN_NAMES = (
     "close",
 )
 STREAMS = {"follow_log", "follow_events"}  # not one request: they are streams that carry on over many
-LISTS = ("repositories", "sessions", "commands", "artifacts", "events", "leases", "workers", "tokens", "tasks")
+LISTS = (
+    *("repositories", "sessions", "commands", "all_commands", "artifacts", "events", "leases", "workers", "tokens"),
+    "tasks",
+)
 OTHER_FORMATS = {"task_log_events": "follow_task_log", "read_task_log": "stored_task_log"}
 # Lists that are short, and the reply to something else.
 MANY_AT_ONCE = {"fork_session", "restart_worker", "reset_worker", "stop_worker"}

@@ -37,8 +37,8 @@ REQUIRED_FIELDS: dict[str, Any] = {
     "write_id": "1",
     "worker": "none",
 }
-# A caller with access gets an error for this at once, instead of waiting for events.
-INVALID_FIELDS = {"follow_events": {"limit": 10**6}}
+# A caller with access gets an error for this at once, instead of waiting for events or removing what others need.
+INVALID_FIELDS: dict[str, dict[str, Any]] = {"follow_events": {"limit": 10**6}, "remove_repository": {"name": "none"}}
 SOCKETS = {
     "/commands/{command_id}/log": "follow_log",
     "/sessions/{session_id}/logs": "follow_log",

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, TypeVar
+from functools import cache
+from typing import Any, TypeVar, get_origin
 
 from pydantic import BaseModel
 from pydantic_core import from_json
@@ -18,11 +19,14 @@ _DIGITS = 19  # of the largest number that a path may hold
 
 
 def from_query(connection: HTTPConnection, message: type[M], **extra: Any) -> M:
-    """Decode a message from the path and the query."""
-    fields: dict[str, Any] = {}
-    for name, value in connection.query_params.multi_items():
-        if fields.setdefault(name, value) != value:
-            raise InvalidInputError(f"{name}: given twice in the query: leave one out", field=name)
+    """Decode a message from the path and the query; a list is a repeated name, or one value with commas."""
+    query, lists = connection.query_params, _lists_of(message)
+    fields: dict[str, Any] = dict(query)
+    for name in fields:
+        if len(values := query.getlist(name)) > 1:
+            if name not in lists and len(set(values)) > 1:
+                raise InvalidInputError(f"{name}: given twice in the query: leave one out", field=name)
+            fields[name] = values if name in lists else values[0]
     if connection.scope["type"] == "websocket":
         fields.pop("token", None)
     for name, value in connection.path_params.items():
@@ -30,6 +34,12 @@ def from_query(connection: HTTPConnection, message: type[M], **extra: Any) -> M:
             text = f"{name} is {value} in the path and {fields[name]!r} in the query: leave one out"
             raise InvalidInputError(text, field=name)
     return validated(message, {**fields, **extra}, whole="query")
+
+
+@cache
+def _lists_of(message: type[BaseModel]) -> frozenset[str]:
+    """The fields of a message that hold lists."""
+    return frozenset(name for name, field in message.model_fields.items() if get_origin(field.annotation) is list)
 
 
 async def from_body(request: Request, message: type[M]) -> M:

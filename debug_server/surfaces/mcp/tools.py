@@ -157,6 +157,7 @@ _ALL = [
     _of("register_repository", "repository_init"),
     _of("get_repository", "repository_info"),
     _of("list_repositories", "repository_list"),
+    _of("remove_repository", "repository_remove", destructive=True),
     _of(
         "open_session",
         "session_create",

@@ -14,7 +14,7 @@ import grpc
 from grpc import aio
 
 from debug_server.app import Local
-from debug_server.messages import ListRequest, SessionRef
+from debug_server.messages import ListSessions, SessionRef
 from debug_server.service import LOCAL, Service
 from debug_server.surfaces.grpc import ConnectionLimits, build_server
 from debug_server.surfaces.grpc.schema import rpc
@@ -112,10 +112,11 @@ async def serving(local: Local, repository: Path, limits: ConnectionLimits | Non
 
 async def _clear(local: Local) -> None:
     """End every session and unmount its workspace: the folder of the test can then be removed."""
-    for session in (await local.service.sessions.page(LOCAL, ListRequest(limit=1000))).items:
+    for session in (await local.service.sessions.page(LOCAL, ListSessions(limit=1000))).items:
         await local.service.sessions.close(LOCAL, SessionRef(session_id=session.id))
-    pool = local.sessions.pool(local.store.repositories.by_name("project"))
-    await asyncio.to_thread(pool.reclaim_stale_worktrees, max_idle_age=timedelta(0))
+    for repository in local.store.repositories.page():  # also where a test removed or added one
+        pool = local.sessions.pool(repository)
+        await asyncio.to_thread(pool.reclaim_stale_worktrees, max_idle_age=timedelta(0))
 
 
 async def refusal(call: Awaitable[Any]) -> tuple[grpc.StatusCode, dict[str, str]]:

@@ -35,7 +35,7 @@ def test_a_session_from_open_to_close(play: Play) -> None:
         assert (await ask("GetArtifact", **wanted)).size == 6
         assert [chunk.data async for chunk in served.admin.follow("FetchArtifact", **wanted)] == [b"hello\n"]
         await ask("CloseSession", session_id=opened.id)
-        assert (await ask("GetSession", session_id=opened.id)).status == "cancelled"
+        assert (await ask("GetSession", session_id=opened.id)).status == "completed"
 
     play(scene)
 

@@ -24,7 +24,7 @@ def lists() -> list[str]:
 def test_every_list_is_paged(name: str) -> None:
     """Each has a cursor, a bound with a default, and tells where the next page begins."""
     operation = OPERATIONS[name]
-    assert issubclass(operation.request, m.ListRequest)
+    assert issubclass(operation.request, m.PageRequest)
     assert "next_after" in operation.reply.model_fields
 
 

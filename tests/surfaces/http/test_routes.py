@@ -44,17 +44,33 @@ def test_repositories(served: Served) -> None:
 
 
 def test_the_default_branch_is_the_remotes_own(served: Served) -> None:
-    """Without one given it is what the remote's HEAD names; main where the remote cannot be reached."""
+    """Without one given it is what the remote's HEAD names, and main for a remote without a branch."""
     old = small_remote(served.root / "old")
     git("branch", "-m", "main", "master", cwd=old.path)
+    empty = served.root / "empty.git"
+    git("init", "--quiet", "--bare", str(empty), cwd=served.root)
     for remote, given, branch in (
         (str(old.path), None, "master"),
         (str(old.path), "other", "other"),
-        ("https://127.0.0.1:9/nowhere.git", None, "main"),
+        (str(empty), None, "main"),
     ):
         body = {"name": f"named-{given}-{branch}", "remote_url": remote, "default_branch": given}
         made = answered(served.admin.post("/repository/init", json=body), 201)
         assert made["default_branch"] == branch
+
+
+def test_a_remote_that_does_not_answer_is_refused(served: Served) -> None:
+    """An address where nobody listens, and a folder that is no repository: nothing is registered."""
+    (served.root / "folder").mkdir()
+    for remote, reason in (
+        ("https://127.0.0.1:9/nowhere.git", "127.0.0.1"),
+        (str(served.root / "folder"), "folder"),
+        (str(served.root / "absent"), "does not exist"),
+    ):
+        body = {"name": "away", "remote_url": remote, "default_branch": "main"}
+        error = refused(served.admin.post("/repository/init", json=body), 422, "invalid_input")
+        assert reason in error["message"], error
+        refused(served.admin.get("/repository/away"), 404, "not_found")
 
 
 def test_a_session_from_its_opening_to_its_end(served: Served) -> None:
@@ -212,9 +228,9 @@ def test_a_session_runs_from_its_first_command_on(served: Served) -> None:
     served.run(session, "false")
     assert answered(served.admin.get(f"/sessions/{session}"), 200)["status"] == "running"
     answered(served.admin.delete(f"/sessions/{session}"), 200)
-    assert answered(served.admin.get(f"/sessions/{session}"), 200)["status"] == "cancelled"
+    assert answered(served.admin.get(f"/sessions/{session}"), 200)["status"] == "completed"
     page = answered(served.admin.get("/events", params={"session_id": session, "kind": "session."}), 200)
-    assert [item["kind"] for item in page["items"]] == ["session.created", "session.running", "session.cancelled"]
+    assert [item["kind"] for item in page["items"]] == ["session.created", "session.running", "session.completed"]
 
 
 def test_operators(served: Served) -> None:

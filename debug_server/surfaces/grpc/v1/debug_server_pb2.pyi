@@ -44,13 +44,21 @@ class GetRepositoryRequest(_message.Message):
     name: str
     def __init__(self, name: _Optional[str] = ...) -> None: ...
 
+class RemoveRepositoryRequest(_message.Message):
+    __slots__ = ("name",)
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    def __init__(self, name: _Optional[str] = ...) -> None: ...
+
 class ListRepositoriesRequest(_message.Message):
-    __slots__ = ("after", "limit")
+    __slots__ = ("after", "limit", "order")
     AFTER_FIELD_NUMBER: _ClassVar[int]
     LIMIT_FIELD_NUMBER: _ClassVar[int]
+    ORDER_FIELD_NUMBER: _ClassVar[int]
     after: int
     limit: int
-    def __init__(self, after: _Optional[int] = ..., limit: _Optional[int] = ...) -> None: ...
+    order: str
+    def __init__(self, after: _Optional[int] = ..., limit: _Optional[int] = ..., order: _Optional[str] = ...) -> None: ...
 
 class Repository(_message.Message):
     __slots__ = ("id", "name", "remote_url", "default_branch", "description", "settings", "created_at", "updated_at")
@@ -113,12 +121,18 @@ class GetSessionRequest(_message.Message):
     def __init__(self, session_id: _Optional[int] = ...) -> None: ...
 
 class ListSessionsRequest(_message.Message):
-    __slots__ = ("after", "limit")
+    __slots__ = ("after", "limit", "order", "status", "repository")
     AFTER_FIELD_NUMBER: _ClassVar[int]
     LIMIT_FIELD_NUMBER: _ClassVar[int]
+    ORDER_FIELD_NUMBER: _ClassVar[int]
+    STATUS_FIELD_NUMBER: _ClassVar[int]
+    REPOSITORY_FIELD_NUMBER: _ClassVar[int]
     after: int
     limit: int
-    def __init__(self, after: _Optional[int] = ..., limit: _Optional[int] = ...) -> None: ...
+    order: str
+    status: _containers.RepeatedScalarFieldContainer[str]
+    repository: str
+    def __init__(self, after: _Optional[int] = ..., limit: _Optional[int] = ..., order: _Optional[str] = ..., status: _Optional[_Iterable[str]] = ..., repository: _Optional[str] = ...) -> None: ...
 
 class ForkSessionRequest(_message.Message):
     __slots__ = ("session_id", "count")
@@ -272,14 +286,47 @@ class GetCommandRequest(_message.Message):
     def __init__(self, command_id: _Optional[int] = ...) -> None: ...
 
 class ListCommandsRequest(_message.Message):
-    __slots__ = ("session_id", "after", "limit")
+    __slots__ = ("session_id", "after", "limit", "order")
     SESSION_ID_FIELD_NUMBER: _ClassVar[int]
     AFTER_FIELD_NUMBER: _ClassVar[int]
     LIMIT_FIELD_NUMBER: _ClassVar[int]
+    ORDER_FIELD_NUMBER: _ClassVar[int]
     session_id: int
     after: int
     limit: int
-    def __init__(self, session_id: _Optional[int] = ..., after: _Optional[int] = ..., limit: _Optional[int] = ...) -> None: ...
+    order: str
+    def __init__(self, session_id: _Optional[int] = ..., after: _Optional[int] = ..., limit: _Optional[int] = ..., order: _Optional[str] = ...) -> None: ...
+
+class FindCommandsRequest(_message.Message):
+    __slots__ = ("after", "limit", "order", "status", "repository", "session_id")
+    AFTER_FIELD_NUMBER: _ClassVar[int]
+    LIMIT_FIELD_NUMBER: _ClassVar[int]
+    ORDER_FIELD_NUMBER: _ClassVar[int]
+    STATUS_FIELD_NUMBER: _ClassVar[int]
+    REPOSITORY_FIELD_NUMBER: _ClassVar[int]
+    SESSION_ID_FIELD_NUMBER: _ClassVar[int]
+    after: int
+    limit: int
+    order: str
+    status: _containers.RepeatedScalarFieldContainer[str]
+    repository: str
+    session_id: int
+    def __init__(self, after: _Optional[int] = ..., limit: _Optional[int] = ..., order: _Optional[str] = ..., status: _Optional[_Iterable[str]] = ..., repository: _Optional[str] = ..., session_id: _Optional[int] = ...) -> None: ...
+
+class RerunCommandRequest(_message.Message):
+    __slots__ = ("command_id", "env")
+    class EnvEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    COMMAND_ID_FIELD_NUMBER: _ClassVar[int]
+    ENV_FIELD_NUMBER: _ClassVar[int]
+    command_id: int
+    env: _containers.ScalarMap[str, str]
+    def __init__(self, command_id: _Optional[int] = ..., env: _Optional[_Mapping[str, str]] = ...) -> None: ...
 
 class WaitCommandRequest(_message.Message):
     __slots__ = ("command_id", "timeout")
@@ -365,7 +412,7 @@ class StartRunRequest(_message.Message):
     def __init__(self, repository: _Optional[str] = ..., commit_sha: _Optional[str] = ..., patch: _Optional[str] = ..., argv: _Optional[_Iterable[str]] = ..., cwd: _Optional[str] = ..., env: _Optional[_Mapping[str, str]] = ..., log_name: _Optional[str] = ..., limits: _Optional[_Union[Limits, _Mapping]] = ..., require: _Optional[_Iterable[str]] = ..., artifacts: _Optional[_Iterable[str]] = ..., tty: _Optional[bool] = ..., stdin: _Optional[bool] = ..., priority: _Optional[int] = ..., manifests: _Optional[_Iterable[str]] = ..., python: _Optional[str] = ..., metadata: _Optional[_Union[_struct_pb2.Struct, _Mapping]] = ..., extras: _Optional[_Iterable[str]] = ..., groups: _Optional[_Iterable[str]] = ..., secrets: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class Command(_message.Message):
-    __slots__ = ("id", "session_id", "sequence", "command", "cwd", "status", "exit_code", "exit_reason", "exit", "cancel_requested", "log_bytes", "created_at", "updated_at", "started_at", "finished_at", "ended")
+    __slots__ = ("id", "session_id", "sequence", "command", "cwd", "status", "exit_code", "exit_reason", "exit", "cancel_requested", "log_bytes", "created_at", "updated_at", "started_at", "finished_at", "ended", "waits_for")
     ID_FIELD_NUMBER: _ClassVar[int]
     SESSION_ID_FIELD_NUMBER: _ClassVar[int]
     SEQUENCE_FIELD_NUMBER: _ClassVar[int]
@@ -382,6 +429,7 @@ class Command(_message.Message):
     STARTED_AT_FIELD_NUMBER: _ClassVar[int]
     FINISHED_AT_FIELD_NUMBER: _ClassVar[int]
     ENDED_FIELD_NUMBER: _ClassVar[int]
+    WAITS_FOR_FIELD_NUMBER: _ClassVar[int]
     id: int
     session_id: int
     sequence: int
@@ -398,7 +446,62 @@ class Command(_message.Message):
     started_at: _timestamp_pb2.Timestamp
     finished_at: _timestamp_pb2.Timestamp
     ended: bool
-    def __init__(self, id: _Optional[int] = ..., session_id: _Optional[int] = ..., sequence: _Optional[int] = ..., command: _Optional[_Iterable[str]] = ..., cwd: _Optional[str] = ..., status: _Optional[str] = ..., exit_code: _Optional[int] = ..., exit_reason: _Optional[str] = ..., exit: _Optional[_Union[Exit, _Mapping]] = ..., cancel_requested: _Optional[bool] = ..., log_bytes: _Optional[int] = ..., created_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., updated_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., started_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., finished_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., ended: _Optional[bool] = ...) -> None: ...
+    waits_for: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, id: _Optional[int] = ..., session_id: _Optional[int] = ..., sequence: _Optional[int] = ..., command: _Optional[_Iterable[str]] = ..., cwd: _Optional[str] = ..., status: _Optional[str] = ..., exit_code: _Optional[int] = ..., exit_reason: _Optional[str] = ..., exit: _Optional[_Union[Exit, _Mapping]] = ..., cancel_requested: _Optional[bool] = ..., log_bytes: _Optional[int] = ..., created_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., updated_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., started_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., finished_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., ended: _Optional[bool] = ..., waits_for: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class FoundCommand(_message.Message):
+    __slots__ = ("id", "session_id", "sequence", "command", "cwd", "status", "exit_code", "exit_reason", "exit", "cancel_requested", "log_bytes", "created_at", "updated_at", "started_at", "finished_at", "ended", "waits_for", "repository", "directory", "requested_by", "subject")
+    ID_FIELD_NUMBER: _ClassVar[int]
+    SESSION_ID_FIELD_NUMBER: _ClassVar[int]
+    SEQUENCE_FIELD_NUMBER: _ClassVar[int]
+    COMMAND_FIELD_NUMBER: _ClassVar[int]
+    CWD_FIELD_NUMBER: _ClassVar[int]
+    STATUS_FIELD_NUMBER: _ClassVar[int]
+    EXIT_CODE_FIELD_NUMBER: _ClassVar[int]
+    EXIT_REASON_FIELD_NUMBER: _ClassVar[int]
+    EXIT_FIELD_NUMBER: _ClassVar[int]
+    CANCEL_REQUESTED_FIELD_NUMBER: _ClassVar[int]
+    LOG_BYTES_FIELD_NUMBER: _ClassVar[int]
+    CREATED_AT_FIELD_NUMBER: _ClassVar[int]
+    UPDATED_AT_FIELD_NUMBER: _ClassVar[int]
+    STARTED_AT_FIELD_NUMBER: _ClassVar[int]
+    FINISHED_AT_FIELD_NUMBER: _ClassVar[int]
+    ENDED_FIELD_NUMBER: _ClassVar[int]
+    WAITS_FOR_FIELD_NUMBER: _ClassVar[int]
+    REPOSITORY_FIELD_NUMBER: _ClassVar[int]
+    DIRECTORY_FIELD_NUMBER: _ClassVar[int]
+    REQUESTED_BY_FIELD_NUMBER: _ClassVar[int]
+    SUBJECT_FIELD_NUMBER: _ClassVar[int]
+    id: int
+    session_id: int
+    sequence: int
+    command: _containers.RepeatedScalarFieldContainer[str]
+    cwd: str
+    status: str
+    exit_code: int
+    exit_reason: str
+    exit: Exit
+    cancel_requested: bool
+    log_bytes: int
+    created_at: _timestamp_pb2.Timestamp
+    updated_at: _timestamp_pb2.Timestamp
+    started_at: _timestamp_pb2.Timestamp
+    finished_at: _timestamp_pb2.Timestamp
+    ended: bool
+    waits_for: _containers.RepeatedScalarFieldContainer[int]
+    repository: str
+    directory: str
+    requested_by: str
+    subject: str
+    def __init__(self, id: _Optional[int] = ..., session_id: _Optional[int] = ..., sequence: _Optional[int] = ..., command: _Optional[_Iterable[str]] = ..., cwd: _Optional[str] = ..., status: _Optional[str] = ..., exit_code: _Optional[int] = ..., exit_reason: _Optional[str] = ..., exit: _Optional[_Union[Exit, _Mapping]] = ..., cancel_requested: _Optional[bool] = ..., log_bytes: _Optional[int] = ..., created_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., updated_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., started_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., finished_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., ended: _Optional[bool] = ..., waits_for: _Optional[_Iterable[int]] = ..., repository: _Optional[str] = ..., directory: _Optional[str] = ..., requested_by: _Optional[str] = ..., subject: _Optional[str] = ...) -> None: ...
+
+class FoundCommandList(_message.Message):
+    __slots__ = ("items", "next_after")
+    ITEMS_FIELD_NUMBER: _ClassVar[int]
+    NEXT_AFTER_FIELD_NUMBER: _ClassVar[int]
+    items: _containers.RepeatedCompositeFieldContainer[FoundCommand]
+    next_after: int
+    def __init__(self, items: _Optional[_Iterable[_Union[FoundCommand, _Mapping]]] = ..., next_after: _Optional[int] = ...) -> None: ...
 
 class Exit(_message.Message):
     __slots__ = ("reason", "exit_code", "signal", "message", "limit", "wall_seconds", "cpu_seconds", "peak_memory_bytes", "stdout_bytes", "stderr_bytes", "mechanism", "limits", "evidence")
@@ -489,14 +592,16 @@ class LogPage(_message.Message):
     def __init__(self, pieces: _Optional[_Iterable[_Union[LogPiece, _Mapping]]] = ..., next_offset: _Optional[int] = ..., ended: _Optional[bool] = ...) -> None: ...
 
 class ListArtifactsRequest(_message.Message):
-    __slots__ = ("session_id", "after", "limit")
+    __slots__ = ("session_id", "after", "limit", "order")
     SESSION_ID_FIELD_NUMBER: _ClassVar[int]
     AFTER_FIELD_NUMBER: _ClassVar[int]
     LIMIT_FIELD_NUMBER: _ClassVar[int]
+    ORDER_FIELD_NUMBER: _ClassVar[int]
     session_id: int
     after: int
     limit: int
-    def __init__(self, session_id: _Optional[int] = ..., after: _Optional[int] = ..., limit: _Optional[int] = ...) -> None: ...
+    order: str
+    def __init__(self, session_id: _Optional[int] = ..., after: _Optional[int] = ..., limit: _Optional[int] = ..., order: _Optional[str] = ...) -> None: ...
 
 class GetArtifactRequest(_message.Message):
     __slots__ = ("session_id", "artifact_id")
@@ -601,12 +706,14 @@ class EventList(_message.Message):
     def __init__(self, items: _Optional[_Iterable[_Union[Event, _Mapping]]] = ..., next_after: _Optional[int] = ...) -> None: ...
 
 class ListLeasesRequest(_message.Message):
-    __slots__ = ("after", "limit")
+    __slots__ = ("after", "limit", "order")
     AFTER_FIELD_NUMBER: _ClassVar[int]
     LIMIT_FIELD_NUMBER: _ClassVar[int]
+    ORDER_FIELD_NUMBER: _ClassVar[int]
     after: int
     limit: int
-    def __init__(self, after: _Optional[int] = ..., limit: _Optional[int] = ...) -> None: ...
+    order: str
+    def __init__(self, after: _Optional[int] = ..., limit: _Optional[int] = ..., order: _Optional[str] = ...) -> None: ...
 
 class Lease(_message.Message):
     __slots__ = ("id", "repository_id", "path", "status", "commit_sha", "owner", "expires_at")
@@ -687,12 +794,14 @@ class CreateTokenRequest(_message.Message):
     def __init__(self, name: _Optional[str] = ..., scopes: _Optional[_Iterable[str]] = ..., expires_in: _Optional[float] = ..., quotas: _Optional[_Union[_struct_pb2.Struct, _Mapping]] = ...) -> None: ...
 
 class ListTokensRequest(_message.Message):
-    __slots__ = ("after", "limit")
+    __slots__ = ("after", "limit", "order")
     AFTER_FIELD_NUMBER: _ClassVar[int]
     LIMIT_FIELD_NUMBER: _ClassVar[int]
+    ORDER_FIELD_NUMBER: _ClassVar[int]
     after: int
     limit: int
-    def __init__(self, after: _Optional[int] = ..., limit: _Optional[int] = ...) -> None: ...
+    order: str
+    def __init__(self, after: _Optional[int] = ..., limit: _Optional[int] = ..., order: _Optional[str] = ...) -> None: ...
 
 class RevokeTokenRequest(_message.Message):
     __slots__ = ("token_id",)
