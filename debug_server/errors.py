@@ -37,6 +37,7 @@ DebugServerError
  +-- PatchApplicationError        patch_failed         the patch does not apply; names file, hunk and line
  +-- EnvironmentBuildError        env_failed           the environment could not be built; has the tool's output
  +-- CommandExecutionError        spawn_failed         the command could not be started
+ +-- CommandFailedError           command_failed       the command did not succeed: Completed.check of the SDK
 """
 
 from __future__ import annotations
@@ -330,3 +331,9 @@ class CommandExecutionError(DebugServerError, RuntimeError):
     """The command could not be started."""
 
     code = "spawn_failed"
+
+
+class CommandFailedError(DebugServerError, RuntimeError):
+    """The command did not exit with status 0; raised by ``Completed.check`` of the SDK."""
+
+    code = "command_failed"

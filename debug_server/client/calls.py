@@ -5,10 +5,11 @@ from __future__ import annotations
 import base64
 import secrets
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar
 
 from debug_server import messages as r
+from debug_server.messages.execs import DEFAULT_WAIT
 from debug_server.messages.tasks import RunnerTask, TaskList
 from debug_server.model import Limits, check_argv, check_list
 
@@ -24,6 +25,7 @@ class Call(Generic[T_co]):
     reply: type[T_co]
     fields: Mapping[str, Any]
     timeout: float = 0.0  # seconds that the server may wait, added to the client's timeout
+    key: str | None = None  # idempotency key, for requests that are repeated on purpose; None: a new one
 
 
 def _call(operation: str, reply: type[T], /, timeout: float = 0.0, **fields: Any) -> Call[T]:
@@ -240,6 +242,75 @@ def start_run(
     )
 
 
+def exec_command(
+    argv: Sequence[str],
+    *,
+    session_id: int | None = None,
+    repository: str | None = None,
+    commit_sha: str | None = None,
+    patch: str | None = None,
+    metadata: Mapping[str, Any] | None = None,
+    manifests: Sequence[str] = (),
+    python: str | None = None,
+    extras: Sequence[str] = (),
+    groups: Sequence[str] = (),
+    cwd: str | None = None,
+    env: Mapping[str, str] | None = None,
+    log_name: str | None = None,
+    limits: Limits | None = None,
+    require: Sequence[str] = (),
+    secrets: Sequence[str] = (),
+    artifacts: Sequence[str] = (),
+    tty: bool = False,
+    stdin: bool = False,
+    priority: int = 0,
+    timeout: float | None = None,
+    wait: float = DEFAULT_WAIT,
+    on_disconnect: str | None = None,
+    output_bytes: int | None = None,
+    merged: bool = False,
+    key: str | None = None,
+) -> Call[r.ExecReply]:
+    """Run a command, wait at most ``wait`` seconds for its end, and return its output.
+
+    It runs in a session, in a new workspace of a repository, or without either in a new empty folder. Repeat the call
+    with the same ``key`` to wait for the same command again.
+    """
+    command = _command(
+        argv,
+        cwd=cwd,
+        env=env,
+        log_name=log_name,
+        limits=limits,
+        require=require,
+        secrets=secrets,
+        artifacts=artifacts,
+        tty=tty,
+        stdin=stdin,
+        priority=priority,
+    )
+    call = _call(
+        "exec_command",
+        r.ExecReply,
+        session_id=session_id,
+        repository=repository,
+        commit_sha=commit_sha,
+        patch=patch,
+        metadata=metadata,
+        manifests=check_list(manifests, what="manifests"),
+        python=python,
+        extras=check_list(extras, what="extras"),
+        groups=check_list(groups, what="groups"),
+        **command,
+        wait=wait,
+        on_disconnect=on_disconnect,
+        output_bytes=output_bytes,
+        merged=merged or None,
+    )
+    limit = {} if timeout is None else {"timeout": timeout}
+    return replace(call, fields={**call.fields, **limit}, timeout=wait, key=key)
+
+
 def get_command(command_id: int) -> Call[r.CommandReply]:
     """Get a command."""
     return _call("get_command", r.CommandReply, command_id=command_id)
@@ -312,6 +383,40 @@ def write_stdin(
         encoding="base64",
         close=close,
     )
+
+
+def read_log_text(
+    command_id: int,
+    *,
+    offset: int = 0,
+    tail: int | None = None,
+    grep: str | None = None,
+    ignore_case: bool = False,
+    context: int = 0,
+    max_matches: int | None = None,
+    limit: int | None = None,
+    encoding: str | None = None,
+) -> Call[r.LogText]:
+    """Read a log as text: from ``offset``, the last ``tail`` lines, or the lines that match ``grep`` (RE2 syntax)."""
+    return _call(
+        "read_log_text",
+        r.LogText,
+        timeout=10.0,
+        command_id=command_id,
+        offset=offset or None,
+        tail=tail,
+        grep=grep,
+        ignore_case=ignore_case or None,
+        context=context or None,
+        max_matches=max_matches,
+        limit=limit,
+        encoding=encoding,
+    )
+
+
+def digest_log(command_id: int, *, max_tokens: int | None = None) -> Call[r.Digest]:
+    """Summarize a log in at most ``max_tokens``: first error, failing tests, tracebacks, first and last lines."""
+    return _call("digest_log", r.Digest, timeout=10.0, command_id=command_id, max_tokens=max_tokens)
 
 
 def list_artifacts(

@@ -91,7 +91,7 @@ class Exchange(Generic[T]):
             self.request["params"] = rest
         self.request["headers"] = {"Accept": "application/json" if operation else _FILE_TYPES}
         if operation and not operation.idempotent:
-            self.request["headers"]["Idempotency-Key"] = secrets.token_hex(16)
+            self.request["headers"]["Idempotency-Key"] = call.key or secrets.token_hex(16)
 
     def reply_or_pause(self, response: httpx.Response) -> T | Pause:
         """The reply, or the pause before the next attempt; raises an error that cannot be retried."""

@@ -9,7 +9,9 @@ from typing import Any, Generic, ParamSpec, Protocol, TypeVar, overload
 
 from debug_server.client import calls
 from debug_server.client.calls import Call
-from debug_server.messages import Items
+from debug_server.client.completed import Completed, RunInProgress
+from debug_server.errors import UnavailableError
+from debug_server.messages import ExecReply, Items
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -97,9 +99,58 @@ class Pages(Generic[P, T]):
         return method
 
 
-class Verbs:
-    """Every operation that is one request, and an iterator for every list."""
+class Run(Generic[P]):
+    """``run``: repeats its request, with the same idempotency key, until the command has ended."""
 
+    def __init__(self, build: Callable[P, Call[ExecReply]]) -> None:
+        self.build = build
+        self.__doc__ = (
+            "Run a command to its end, in a session, in a new workspace of a repository or in a new empty folder;"
+            " ``wait`` bounds each request only."
+        )
+
+    @overload
+    def __get__(self, client: Sender, owner: type) -> Callable[P, Completed]: ...
+
+    @overload
+    def __get__(self, client: AsyncSender, owner: type) -> Callable[P, Awaitable[Completed]]: ...
+
+    @overload
+    def __get__(self, client: None, owner: type) -> Callable[P, Call[ExecReply]]: ...
+
+    def __get__(self, client: Any, owner: type) -> Callable[P, Any]:
+        if client is None:
+            return self.build
+
+        @wraps(self.build)
+        def method(*args: P.args, **kwargs: P.kwargs) -> Completed:
+            run = RunInProgress(self.build(*args, **kwargs))
+            while not run.ended:
+                try:
+                    run.take(client.send(run.call))
+                except UnavailableError as error:
+                    run.interrupted(error)
+            return run.completed
+
+        @wraps(self.build)
+        async def awaited(*args: P.args, **kwargs: P.kwargs) -> Completed:
+            run = RunInProgress(self.build(*args, **kwargs))
+            while not run.ended:
+                try:
+                    run.take(await client.send(run.call))
+                except UnavailableError as error:
+                    run.interrupted(error)
+            return run.completed
+
+        found = awaited if iscoroutinefunction(client.send) else method
+        found.__doc__ = self.__doc__
+        return found
+
+
+class Verbs:
+    """Every operation that is one request, an iterator for every list, and ``run``."""
+
+    run = Run(calls.exec_command)
     repositories = Pages(calls.list_repositories)
     sessions = Pages(calls.list_sessions)
     commands = Pages(calls.list_commands)
@@ -125,6 +176,7 @@ class Verbs:
     debug_session = send_debug_action = Verb(calls.debug_session)
     submit_command = Verb(calls.submit_command)
     start_run = Verb(calls.start_run)
+    exec_command = Verb(calls.exec_command)
     get_command = Verb(calls.get_command)
     list_commands = Verb(calls.list_commands)
     find_commands = Verb(calls.find_commands)
@@ -132,6 +184,8 @@ class Verbs:
     cancel_command = Verb(calls.cancel_command)
     signal_command = Verb(calls.signal_command)
     write_stdin = Verb(calls.write_stdin)
+    read_log_text = Verb(calls.read_log_text)
+    digest_log = Verb(calls.digest_log)
     list_artifacts = Verb(calls.list_artifacts)
     get_artifact = Verb(calls.get_artifact)
     read_events = Verb(calls.read_events)

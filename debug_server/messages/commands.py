@@ -104,6 +104,12 @@ class CommandRequest(Request):
     stdin: bool = False
     priority: Annotated[int, Field(ge=-1000, le=1000)] = 0
 
+    @property
+    def requested_limits(self) -> dict[str, Any]:
+        """The limits that are not left out."""
+        limits: dict[str, Any] = self.limits.model_dump(exclude_none=True)
+        return limits
+
 
 class SubmitCommand(CommandRequest):
     """A command for a session's queue."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from debug_server.messages import base, commands, logs, operators, sessions
+from debug_server.messages import base, commands, digest, execs, logs, operators, sessions
 from debug_server.messages.routes import Route
 from debug_server.messages.scopes import ADMIN, ARTIFACTS_READ, COMMANDS_WRITE, SESSIONS_READ, SESSIONS_WRITE
 
@@ -204,6 +204,16 @@ _ROWS = (
         keyed=True,
     ),
     _row(
+        "exec_command",
+        "execs.run",
+        "POST /exec",
+        (execs.ExecCommand, execs.ExecReply),
+        "Run a command, wait for its end and answer with its output.",
+        *_RUN,
+        *_READ_LOGS,
+        keyed=True,
+    ),
+    _row(
         "find_commands",
         "commands.find",
         "GET /commands",
@@ -267,6 +277,22 @@ _ROWS = (
         "GET /commands/{command_id}/log",
         (logs.ReadLog, logs.LogPage),
         "Read a log from an offset.",
+        *_READ_LOGS,
+    ),
+    _row(
+        "read_log_text",
+        "logs.text",
+        "GET /commands/{command_id}/log/text",
+        (logs.ReadLogText, logs.LogText),
+        "Read a log as text: from an offset, the last lines, or the lines that match a pattern.",
+        *_READ_LOGS,
+    ),
+    _row(
+        "digest_log",
+        "logs.digest",
+        "GET /commands/{command_id}/log/digest",
+        (digest.DigestLog, digest.Digest),
+        "Summarize a log: first error, failing tests, tracebacks, repeats, first and last lines.",
         *_READ_LOGS,
     ),
     _row(
@@ -387,6 +413,7 @@ _VARIANTS = {
     "session_patch": ("diff_session", OPERATIONS["diff_session"].route),  # as bytes, if the Accept header says so
     "artifact_file": ("get_artifact", Route.of("GET /sessions/{session_id}/artifacts/{artifact_id}")),
     "log_events": ("follow_log", Route.of("GET /commands/{command_id}/log/events")),
+    "exec_in_session": ("exec_command", Route.of("POST /sessions/{session_id}/exec")),
     "session_logs": ("follow_log", Route.of("GET /sessions/{session_id}/logs")),
 }
 VARIANTS = {form: OPERATIONS[operation] for form, (operation, _) in _VARIANTS.items()}

@@ -95,10 +95,14 @@ class LogFiles:
 
     def records(self, first: int, count: int) -> list[Record]:
         """Up to ``count`` complete records from number ``first``."""
+        return list(RECORD.iter_unpack(self.raw_records(first, count)))
+
+    def raw_records(self, first: int, count: int) -> bytes:
+        """The same, not decoded."""
         if not self._has_index():
-            return []
+            return b""
         raw = os.pread(self._index, count * RECORD.size, first * RECORD.size)
-        return list(RECORD.iter_unpack(raw[: len(raw) - len(raw) % RECORD.size]))
+        return raw[: len(raw) - len(raw) % RECORD.size]
 
     def _has_index(self) -> bool:
         """Checked each time: a writer creates the log first, and the index before the first byte."""

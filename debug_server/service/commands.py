@@ -67,7 +67,7 @@ class CommandVerbs(Verbs):
             self._check_cwd(session_id, request.cwd)
         return self._engine.submit(
             session_id=session_id,
-            spec=_spec(request),
+            spec=spec_of(request),
             priority=request.priority,
             idempotency_key=key,
             closes_session=closes_session,
@@ -76,17 +76,12 @@ class CommandVerbs(Verbs):
 
     def _check_cwd(self, session_id: int, cwd: str) -> None:
         """InvalidInputError for a path outside the workspace; symbolic links are checked when the command starts."""
-        path = os.path.normpath(cwd)
-        if not path.startswith("/"):
-            inside = path != ".." and not path.startswith("../")
-        else:
-            session = self._store.sessions.get(session_id)
-            if session.worktree_id is None:
-                return
-            root = Path(self._store.worktrees.get(session.worktree_id).path)
-            inside = any(Path(path).is_relative_to(name) for name in (root, root.resolve()))
-        if not inside:
-            raise InvalidInputError(f"cwd {cwd!r} is outside the workspace: use a path inside it", field="cwd")
+        check_relative_cwd(cwd)
+        if not cwd.startswith("/") or (session := self._store.sessions.get(session_id)).worktree_id is None:
+            return
+        root, path = Path(self._store.worktrees.get(session.worktree_id).path), Path(os.path.normpath(cwd))
+        if not any(path.is_relative_to(name) for name in (root, root.resolve())):
+            raise _outside(cwd)
 
     async def get(self, caller: Caller, request: m.CommandRef) -> m.CommandReply:
         """One command."""
@@ -229,20 +224,30 @@ class CommandVerbs(Verbs):
         return await self._access.command(caller, command_id)
 
 
+def check_relative_cwd(cwd: str) -> None:
+    """InvalidInputError for a relative path that leads out of the workspace."""
+    if os.path.normpath(cwd).split("/")[0] == "..":
+        raise _outside(cwd)
+
+
+def _outside(cwd: str) -> InvalidInputError:
+    return InvalidInputError(f"cwd {cwd!r} is outside the workspace: use a path inside it", field="cwd")
+
+
 def require_open(session: Session) -> None:
     """ConflictError if the session is closed."""
     if not session.is_open:
         raise ConflictError(f"session {session.id} is {session.status.value}: open a new one")
 
 
-def _spec(request: m.CommandRequest) -> CommandSpec:
-    asked = {name: value for name, value in request.limits.model_dump().items() if value is not None}
+def spec_of(request: m.CommandRequest) -> CommandSpec:
+    """The command of a request."""
     return CommandSpec(
         request.argv,
         request.env,
         Path(request.cwd) if request.cwd is not None else None,
         request.log_name,
-        limits=Limits.from_json(asked),
+        limits=Limits.from_json(request.requested_limits),
         require=request.require,
         secrets=request.secrets,
         tty=request.tty,

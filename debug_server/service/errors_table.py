@@ -61,6 +61,7 @@ ERRORS: dict[str, ErrorMapping] = {
     "patch_failed": _UNPROCESSABLE,
     "env_failed": _UNPROCESSABLE,
     "spawn_failed": _UNPROCESSABLE,
+    "command_failed": _UNPROCESSABLE,
     "debugger_unavailable": ErrorMapping(http=501, grpc="UNIMPLEMENTED", mcp=-32005, exit_status=1),
     "range_not_satisfiable": ErrorMapping(http=416, grpc="OUT_OF_RANGE", mcp=-32602, exit_status=2),
     "unsupported_media_type": ErrorMapping(http=415, grpc="INVALID_ARGUMENT", mcp=-32602, exit_status=2),

@@ -20,6 +20,7 @@ from debug_server.service.branch_trees import BranchTreeVerbs
 from debug_server.service.caller import Caller
 from debug_server.service.commands import CommandVerbs
 from debug_server.service.events import EventVerbs
+from debug_server.service.execs import ExecVerbs
 from debug_server.service.health import HealthVerbs
 from debug_server.service.idempotency import KeyedReplies, RequestAttempt
 from debug_server.service.identified_peers import IdentifiedPeers
@@ -87,6 +88,14 @@ class Service:
         self.sessions = SessionVerbs(shared, self.commands)
         self.runs = RunVerbs(shared, self.sessions, self.commands)
         self.logs = LogVerbs(shared, self.commands)
+        self.execs = ExecVerbs(
+            shared,
+            sessions=self.sessions,
+            commands=self.commands,
+            runs=self.runs,
+            logs=self.logs,
+            keyed=self._keyed,
+        )
         self.session_logs = SessionLogVerbs(shared, self.logs)
         self.artifacts = ArtifactVerbs(shared)
         self.events = EventVerbs(shared)
@@ -141,6 +150,8 @@ class Service:
     ) -> m.Reply:
         """Perform an operation with a single reply: check the caller's scopes and, with a key, perform it only once."""
         caller.require(operation.scopes or ())
+        if isinstance(request, m.ExecCommand):  # its reply has the output, which stays in the log: it keeps ids alone
+            return await self.execs.run(caller, request, idempotency_key=key)
         if key is None:
             reply: m.Reply = await self.verb(operation)(caller, request)
             return reply

@@ -44,6 +44,7 @@ class _RunDraft:
                 repository_id=run.repository_id,
                 requested_by=run.requested_by,
                 owner_token_id=run.owner_token_id,
+                idempotency_key=run.idempotency_key,
                 plan=run.session_plan,
                 metadata=run.session_metadata,
             ),

@@ -46,8 +46,7 @@ SOCKETS = {
 }
 FETCHES = {"FetchArtifact": "get_artifact", "FetchDiff": "diff_session"}
 COMPOSED = {
-    "session_logs": ("read_log", "list_commands"),
-    "log_digest": ("read_log",),
+    "session_logs": ("digest_log", "list_commands"),
     "read_artifact": ("get_artifact",),
 }
 ADDRESSES = {"command_log": "read_log", "artifact": "get_artifact"}
@@ -128,6 +127,7 @@ def _rest(name: str, query: type[BaseModel] | None = None) -> EntryPoint:
 
     def call(server: Connections, token: str | None, ids: Ids) -> str:
         fields = ids.fields(request, operation.name)
+        fields |= {name: getattr(ids, name) for name in named - fields.keys()}  # optional, but named by this path
         path = re.sub(r"{(\w+)}", lambda match: str(fields[match[1]]), route.path)
         rest = {name: value for name, value in fields.items() if name not in named}
         more: dict[str, Any] = {"json": rest} if route.method == "POST" else {"params": rest}

@@ -28,6 +28,7 @@ from debug_server.surfaces.http.endpoints import (
     start_run_endpoint,
     with_error_responses,
 )
+from debug_server.surfaces.http.execs import ExecEndpoints
 from debug_server.surfaces.http.html_pages import SECURITY_HEADERS, front_page, front_text
 from debug_server.surfaces.http.logs import LogEndpoints
 from debug_server.surfaces.http.middleware import RequestMiddleware
@@ -133,6 +134,7 @@ def _add_api(app: HttpApp, service: Service, heartbeat_seconds: float, probing: 
         "diff_session": session_diff(service),
         "artifact_file": artifact_file(service),
         **logs.routes(),
+        **ExecEndpoints(service=service, streams=streams, heartbeat_seconds=heartbeat_seconds).routes(),
     }
     for operation in OPERATIONS.values():
         if operation.name not in specials and operation.route.path not in probing:

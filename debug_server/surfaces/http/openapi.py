@@ -84,6 +84,8 @@ class RouteOverride:
 
 OVERRIDES = {
     "start_run": RouteOverride(query=WaitQuery),
+    "exec_command": RouteOverride(produces=(JSON, SSE)),
+    "exec_in_session": RouteOverride(produces=(JSON, SSE)),
     "diff_session": RouteOverride(produces=(JSON, PATCH_TYPE)),
     "artifact_file": RouteOverride(produces=(BYTES,), headers=(_RANGE,)),
     "read_log": RouteOverride(query=LogQuery, produces=(BYTES,), headers=(_RANGE,)),

@@ -411,6 +411,143 @@ class StartRunRequest(_message.Message):
     secrets: _containers.RepeatedScalarFieldContainer[str]
     def __init__(self, repository: _Optional[str] = ..., commit_sha: _Optional[str] = ..., patch: _Optional[str] = ..., argv: _Optional[_Iterable[str]] = ..., cwd: _Optional[str] = ..., env: _Optional[_Mapping[str, str]] = ..., log_name: _Optional[str] = ..., limits: _Optional[_Union[Limits, _Mapping]] = ..., require: _Optional[_Iterable[str]] = ..., artifacts: _Optional[_Iterable[str]] = ..., tty: _Optional[bool] = ..., stdin: _Optional[bool] = ..., priority: _Optional[int] = ..., manifests: _Optional[_Iterable[str]] = ..., python: _Optional[str] = ..., metadata: _Optional[_Union[_struct_pb2.Struct, _Mapping]] = ..., extras: _Optional[_Iterable[str]] = ..., groups: _Optional[_Iterable[str]] = ..., secrets: _Optional[_Iterable[str]] = ...) -> None: ...
 
+class ExecCommandRequest(_message.Message):
+    __slots__ = ("argv", "session_id", "repository", "commit_sha", "patch", "manifests", "python", "extras", "groups", "metadata", "cwd", "env", "log_name", "limits", "require", "secrets", "artifacts", "tty", "stdin", "priority", "timeout", "wait", "on_disconnect", "output_bytes", "merged")
+    class EnvEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    ARGV_FIELD_NUMBER: _ClassVar[int]
+    SESSION_ID_FIELD_NUMBER: _ClassVar[int]
+    REPOSITORY_FIELD_NUMBER: _ClassVar[int]
+    COMMIT_SHA_FIELD_NUMBER: _ClassVar[int]
+    PATCH_FIELD_NUMBER: _ClassVar[int]
+    MANIFESTS_FIELD_NUMBER: _ClassVar[int]
+    PYTHON_FIELD_NUMBER: _ClassVar[int]
+    EXTRAS_FIELD_NUMBER: _ClassVar[int]
+    GROUPS_FIELD_NUMBER: _ClassVar[int]
+    METADATA_FIELD_NUMBER: _ClassVar[int]
+    CWD_FIELD_NUMBER: _ClassVar[int]
+    ENV_FIELD_NUMBER: _ClassVar[int]
+    LOG_NAME_FIELD_NUMBER: _ClassVar[int]
+    LIMITS_FIELD_NUMBER: _ClassVar[int]
+    REQUIRE_FIELD_NUMBER: _ClassVar[int]
+    SECRETS_FIELD_NUMBER: _ClassVar[int]
+    ARTIFACTS_FIELD_NUMBER: _ClassVar[int]
+    TTY_FIELD_NUMBER: _ClassVar[int]
+    STDIN_FIELD_NUMBER: _ClassVar[int]
+    PRIORITY_FIELD_NUMBER: _ClassVar[int]
+    TIMEOUT_FIELD_NUMBER: _ClassVar[int]
+    WAIT_FIELD_NUMBER: _ClassVar[int]
+    ON_DISCONNECT_FIELD_NUMBER: _ClassVar[int]
+    OUTPUT_BYTES_FIELD_NUMBER: _ClassVar[int]
+    MERGED_FIELD_NUMBER: _ClassVar[int]
+    argv: _containers.RepeatedScalarFieldContainer[str]
+    session_id: int
+    repository: str
+    commit_sha: str
+    patch: str
+    manifests: _containers.RepeatedScalarFieldContainer[str]
+    python: str
+    extras: _containers.RepeatedScalarFieldContainer[str]
+    groups: _containers.RepeatedScalarFieldContainer[str]
+    metadata: _struct_pb2.Struct
+    cwd: str
+    env: _containers.ScalarMap[str, str]
+    log_name: str
+    limits: Limits
+    require: _containers.RepeatedScalarFieldContainer[str]
+    secrets: _containers.RepeatedScalarFieldContainer[str]
+    artifacts: _containers.RepeatedScalarFieldContainer[str]
+    tty: bool
+    stdin: bool
+    priority: int
+    timeout: float
+    wait: float
+    on_disconnect: str
+    output_bytes: int
+    merged: bool
+    def __init__(self, argv: _Optional[_Iterable[str]] = ..., session_id: _Optional[int] = ..., repository: _Optional[str] = ..., commit_sha: _Optional[str] = ..., patch: _Optional[str] = ..., manifests: _Optional[_Iterable[str]] = ..., python: _Optional[str] = ..., extras: _Optional[_Iterable[str]] = ..., groups: _Optional[_Iterable[str]] = ..., metadata: _Optional[_Union[_struct_pb2.Struct, _Mapping]] = ..., cwd: _Optional[str] = ..., env: _Optional[_Mapping[str, str]] = ..., log_name: _Optional[str] = ..., limits: _Optional[_Union[Limits, _Mapping]] = ..., require: _Optional[_Iterable[str]] = ..., secrets: _Optional[_Iterable[str]] = ..., artifacts: _Optional[_Iterable[str]] = ..., tty: _Optional[bool] = ..., stdin: _Optional[bool] = ..., priority: _Optional[int] = ..., timeout: _Optional[float] = ..., wait: _Optional[float] = ..., on_disconnect: _Optional[str] = ..., output_bytes: _Optional[int] = ..., merged: _Optional[bool] = ...) -> None: ...
+
+class ExecResult(_message.Message):
+    __slots__ = ("command_id", "session_id", "status", "ended", "exit_code", "exit_reason", "message", "created_at", "started_at", "finished_at", "queued_seconds", "wall_seconds", "cpu_seconds", "stdout", "stderr", "stdout_tail", "stderr_tail", "stdout_encoding", "stderr_encoding", "stdout_bytes", "stderr_bytes", "log_bytes", "merged", "left_out")
+    COMMAND_ID_FIELD_NUMBER: _ClassVar[int]
+    SESSION_ID_FIELD_NUMBER: _ClassVar[int]
+    STATUS_FIELD_NUMBER: _ClassVar[int]
+    ENDED_FIELD_NUMBER: _ClassVar[int]
+    EXIT_CODE_FIELD_NUMBER: _ClassVar[int]
+    EXIT_REASON_FIELD_NUMBER: _ClassVar[int]
+    MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    CREATED_AT_FIELD_NUMBER: _ClassVar[int]
+    STARTED_AT_FIELD_NUMBER: _ClassVar[int]
+    FINISHED_AT_FIELD_NUMBER: _ClassVar[int]
+    QUEUED_SECONDS_FIELD_NUMBER: _ClassVar[int]
+    WALL_SECONDS_FIELD_NUMBER: _ClassVar[int]
+    CPU_SECONDS_FIELD_NUMBER: _ClassVar[int]
+    STDOUT_FIELD_NUMBER: _ClassVar[int]
+    STDERR_FIELD_NUMBER: _ClassVar[int]
+    STDOUT_TAIL_FIELD_NUMBER: _ClassVar[int]
+    STDERR_TAIL_FIELD_NUMBER: _ClassVar[int]
+    STDOUT_ENCODING_FIELD_NUMBER: _ClassVar[int]
+    STDERR_ENCODING_FIELD_NUMBER: _ClassVar[int]
+    STDOUT_BYTES_FIELD_NUMBER: _ClassVar[int]
+    STDERR_BYTES_FIELD_NUMBER: _ClassVar[int]
+    LOG_BYTES_FIELD_NUMBER: _ClassVar[int]
+    MERGED_FIELD_NUMBER: _ClassVar[int]
+    LEFT_OUT_FIELD_NUMBER: _ClassVar[int]
+    command_id: int
+    session_id: int
+    status: str
+    ended: bool
+    exit_code: int
+    exit_reason: str
+    message: str
+    created_at: _timestamp_pb2.Timestamp
+    started_at: _timestamp_pb2.Timestamp
+    finished_at: _timestamp_pb2.Timestamp
+    queued_seconds: float
+    wall_seconds: float
+    cpu_seconds: float
+    stdout: bytes
+    stderr: bytes
+    stdout_tail: bytes
+    stderr_tail: bytes
+    stdout_encoding: str
+    stderr_encoding: str
+    stdout_bytes: int
+    stderr_bytes: int
+    log_bytes: int
+    merged: _containers.RepeatedCompositeFieldContainer[OutputPiece]
+    left_out: _containers.RepeatedCompositeFieldContainer[LeftOut]
+    def __init__(self, command_id: _Optional[int] = ..., session_id: _Optional[int] = ..., status: _Optional[str] = ..., ended: _Optional[bool] = ..., exit_code: _Optional[int] = ..., exit_reason: _Optional[str] = ..., message: _Optional[str] = ..., created_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., started_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., finished_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., queued_seconds: _Optional[float] = ..., wall_seconds: _Optional[float] = ..., cpu_seconds: _Optional[float] = ..., stdout: _Optional[bytes] = ..., stderr: _Optional[bytes] = ..., stdout_tail: _Optional[bytes] = ..., stderr_tail: _Optional[bytes] = ..., stdout_encoding: _Optional[str] = ..., stderr_encoding: _Optional[str] = ..., stdout_bytes: _Optional[int] = ..., stderr_bytes: _Optional[int] = ..., log_bytes: _Optional[int] = ..., merged: _Optional[_Iterable[_Union[OutputPiece, _Mapping]]] = ..., left_out: _Optional[_Iterable[_Union[LeftOut, _Mapping]]] = ...) -> None: ...
+
+class OutputPiece(_message.Message):
+    __slots__ = ("offset", "stream", "data", "encoding")
+    OFFSET_FIELD_NUMBER: _ClassVar[int]
+    STREAM_FIELD_NUMBER: _ClassVar[int]
+    DATA_FIELD_NUMBER: _ClassVar[int]
+    ENCODING_FIELD_NUMBER: _ClassVar[int]
+    offset: int
+    stream: str
+    data: bytes
+    encoding: str
+    def __init__(self, offset: _Optional[int] = ..., stream: _Optional[str] = ..., data: _Optional[bytes] = ..., encoding: _Optional[str] = ...) -> None: ...
+
+class LeftOut(_message.Message):
+    __slots__ = ("stream", "bytes", "start", "end")
+    STREAM_FIELD_NUMBER: _ClassVar[int]
+    BYTES_FIELD_NUMBER: _ClassVar[int]
+    START_FIELD_NUMBER: _ClassVar[int]
+    END_FIELD_NUMBER: _ClassVar[int]
+    stream: str
+    bytes: int
+    start: int
+    end: int
+    def __init__(self, stream: _Optional[str] = ..., bytes: _Optional[int] = ..., start: _Optional[int] = ..., end: _Optional[int] = ...) -> None: ...
+
 class Command(_message.Message):
     __slots__ = ("id", "session_id", "sequence", "command", "cwd", "status", "exit_code", "exit_reason", "exit", "cancel_requested", "log_bytes", "created_at", "updated_at", "started_at", "finished_at", "ended", "waits_for")
     ID_FIELD_NUMBER: _ClassVar[int]
@@ -590,6 +727,162 @@ class LogPage(_message.Message):
     next_offset: int
     ended: bool
     def __init__(self, pieces: _Optional[_Iterable[_Union[LogPiece, _Mapping]]] = ..., next_offset: _Optional[int] = ..., ended: _Optional[bool] = ...) -> None: ...
+
+class ReadLogTextRequest(_message.Message):
+    __slots__ = ("command_id", "offset", "tail", "grep", "ignore_case", "context", "max_matches", "limit", "encoding")
+    COMMAND_ID_FIELD_NUMBER: _ClassVar[int]
+    OFFSET_FIELD_NUMBER: _ClassVar[int]
+    TAIL_FIELD_NUMBER: _ClassVar[int]
+    GREP_FIELD_NUMBER: _ClassVar[int]
+    IGNORE_CASE_FIELD_NUMBER: _ClassVar[int]
+    CONTEXT_FIELD_NUMBER: _ClassVar[int]
+    MAX_MATCHES_FIELD_NUMBER: _ClassVar[int]
+    LIMIT_FIELD_NUMBER: _ClassVar[int]
+    ENCODING_FIELD_NUMBER: _ClassVar[int]
+    command_id: int
+    offset: int
+    tail: int
+    grep: str
+    ignore_case: bool
+    context: int
+    max_matches: int
+    limit: int
+    encoding: str
+    def __init__(self, command_id: _Optional[int] = ..., offset: _Optional[int] = ..., tail: _Optional[int] = ..., grep: _Optional[str] = ..., ignore_case: _Optional[bool] = ..., context: _Optional[int] = ..., max_matches: _Optional[int] = ..., limit: _Optional[int] = ..., encoding: _Optional[str] = ...) -> None: ...
+
+class LogText(_message.Message):
+    __slots__ = ("command_id", "offset", "next_offset", "log_bytes", "ended", "text", "exact", "skipped_bytes", "matches")
+    COMMAND_ID_FIELD_NUMBER: _ClassVar[int]
+    OFFSET_FIELD_NUMBER: _ClassVar[int]
+    NEXT_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    LOG_BYTES_FIELD_NUMBER: _ClassVar[int]
+    ENDED_FIELD_NUMBER: _ClassVar[int]
+    TEXT_FIELD_NUMBER: _ClassVar[int]
+    EXACT_FIELD_NUMBER: _ClassVar[int]
+    SKIPPED_BYTES_FIELD_NUMBER: _ClassVar[int]
+    MATCHES_FIELD_NUMBER: _ClassVar[int]
+    command_id: int
+    offset: int
+    next_offset: int
+    log_bytes: int
+    ended: bool
+    text: str
+    exact: bool
+    skipped_bytes: int
+    matches: _containers.RepeatedCompositeFieldContainer[LogMatch]
+    def __init__(self, command_id: _Optional[int] = ..., offset: _Optional[int] = ..., next_offset: _Optional[int] = ..., log_bytes: _Optional[int] = ..., ended: _Optional[bool] = ..., text: _Optional[str] = ..., exact: _Optional[bool] = ..., skipped_bytes: _Optional[int] = ..., matches: _Optional[_Iterable[_Union[LogMatch, _Mapping]]] = ...) -> None: ...
+
+class LogMatch(_message.Message):
+    __slots__ = ("offset", "end", "text", "before", "after")
+    OFFSET_FIELD_NUMBER: _ClassVar[int]
+    END_FIELD_NUMBER: _ClassVar[int]
+    TEXT_FIELD_NUMBER: _ClassVar[int]
+    BEFORE_FIELD_NUMBER: _ClassVar[int]
+    AFTER_FIELD_NUMBER: _ClassVar[int]
+    offset: int
+    end: int
+    text: str
+    before: _containers.RepeatedScalarFieldContainer[str]
+    after: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, offset: _Optional[int] = ..., end: _Optional[int] = ..., text: _Optional[str] = ..., before: _Optional[_Iterable[str]] = ..., after: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class DigestLogRequest(_message.Message):
+    __slots__ = ("command_id", "max_tokens")
+    COMMAND_ID_FIELD_NUMBER: _ClassVar[int]
+    MAX_TOKENS_FIELD_NUMBER: _ClassVar[int]
+    command_id: int
+    max_tokens: int
+    def __init__(self, command_id: _Optional[int] = ..., max_tokens: _Optional[int] = ...) -> None: ...
+
+class Digest(_message.Message):
+    __slots__ = ("start", "end", "lines", "text", "first_error", "failing", "failing_count", "tracebacks", "repeats", "head", "tail", "omitted")
+    START_FIELD_NUMBER: _ClassVar[int]
+    END_FIELD_NUMBER: _ClassVar[int]
+    LINES_FIELD_NUMBER: _ClassVar[int]
+    TEXT_FIELD_NUMBER: _ClassVar[int]
+    FIRST_ERROR_FIELD_NUMBER: _ClassVar[int]
+    FAILING_FIELD_NUMBER: _ClassVar[int]
+    FAILING_COUNT_FIELD_NUMBER: _ClassVar[int]
+    TRACEBACKS_FIELD_NUMBER: _ClassVar[int]
+    REPEATS_FIELD_NUMBER: _ClassVar[int]
+    HEAD_FIELD_NUMBER: _ClassVar[int]
+    TAIL_FIELD_NUMBER: _ClassVar[int]
+    OMITTED_FIELD_NUMBER: _ClassVar[int]
+    start: int
+    end: int
+    lines: int
+    text: str
+    first_error: Excerpt
+    failing: _containers.RepeatedCompositeFieldContainer[FailingTest]
+    failing_count: int
+    tracebacks: _containers.RepeatedCompositeFieldContainer[TracebackHead]
+    repeats: _containers.RepeatedCompositeFieldContainer[FoldedLine]
+    head: _containers.RepeatedCompositeFieldContainer[FoldedLine]
+    tail: _containers.RepeatedCompositeFieldContainer[FoldedLine]
+    omitted: Omitted
+    def __init__(self, start: _Optional[int] = ..., end: _Optional[int] = ..., lines: _Optional[int] = ..., text: _Optional[str] = ..., first_error: _Optional[_Union[Excerpt, _Mapping]] = ..., failing: _Optional[_Iterable[_Union[FailingTest, _Mapping]]] = ..., failing_count: _Optional[int] = ..., tracebacks: _Optional[_Iterable[_Union[TracebackHead, _Mapping]]] = ..., repeats: _Optional[_Iterable[_Union[FoldedLine, _Mapping]]] = ..., head: _Optional[_Iterable[_Union[FoldedLine, _Mapping]]] = ..., tail: _Optional[_Iterable[_Union[FoldedLine, _Mapping]]] = ..., omitted: _Optional[_Union[Omitted, _Mapping]] = ...) -> None: ...
+
+class Excerpt(_message.Message):
+    __slots__ = ("offset", "end", "text")
+    OFFSET_FIELD_NUMBER: _ClassVar[int]
+    END_FIELD_NUMBER: _ClassVar[int]
+    TEXT_FIELD_NUMBER: _ClassVar[int]
+    offset: int
+    end: int
+    text: str
+    def __init__(self, offset: _Optional[int] = ..., end: _Optional[int] = ..., text: _Optional[str] = ...) -> None: ...
+
+class FoldedLine(_message.Message):
+    __slots__ = ("offset", "end", "text", "count", "last")
+    OFFSET_FIELD_NUMBER: _ClassVar[int]
+    END_FIELD_NUMBER: _ClassVar[int]
+    TEXT_FIELD_NUMBER: _ClassVar[int]
+    COUNT_FIELD_NUMBER: _ClassVar[int]
+    LAST_FIELD_NUMBER: _ClassVar[int]
+    offset: int
+    end: int
+    text: str
+    count: int
+    last: str
+    def __init__(self, offset: _Optional[int] = ..., end: _Optional[int] = ..., text: _Optional[str] = ..., count: _Optional[int] = ..., last: _Optional[str] = ...) -> None: ...
+
+class FailingTest(_message.Message):
+    __slots__ = ("id", "framework", "offset", "end")
+    ID_FIELD_NUMBER: _ClassVar[int]
+    FRAMEWORK_FIELD_NUMBER: _ClassVar[int]
+    OFFSET_FIELD_NUMBER: _ClassVar[int]
+    END_FIELD_NUMBER: _ClassVar[int]
+    id: str
+    framework: str
+    offset: int
+    end: int
+    def __init__(self, id: _Optional[str] = ..., framework: _Optional[str] = ..., offset: _Optional[int] = ..., end: _Optional[int] = ...) -> None: ...
+
+class TracebackHead(_message.Message):
+    __slots__ = ("offset", "end", "text", "where")
+    OFFSET_FIELD_NUMBER: _ClassVar[int]
+    END_FIELD_NUMBER: _ClassVar[int]
+    TEXT_FIELD_NUMBER: _ClassVar[int]
+    WHERE_FIELD_NUMBER: _ClassVar[int]
+    offset: int
+    end: int
+    text: str
+    where: str
+    def __init__(self, offset: _Optional[int] = ..., end: _Optional[int] = ..., text: _Optional[str] = ..., where: _Optional[str] = ...) -> None: ...
+
+class Omitted(_message.Message):
+    __slots__ = ("lines", "failing", "tracebacks", "repeats", "skipped_bytes")
+    LINES_FIELD_NUMBER: _ClassVar[int]
+    FAILING_FIELD_NUMBER: _ClassVar[int]
+    TRACEBACKS_FIELD_NUMBER: _ClassVar[int]
+    REPEATS_FIELD_NUMBER: _ClassVar[int]
+    SKIPPED_BYTES_FIELD_NUMBER: _ClassVar[int]
+    lines: int
+    failing: int
+    tracebacks: int
+    repeats: int
+    skipped_bytes: int
+    def __init__(self, lines: _Optional[int] = ..., failing: _Optional[int] = ..., tracebacks: _Optional[int] = ..., repeats: _Optional[int] = ..., skipped_bytes: _Optional[int] = ...) -> None: ...
 
 class ListArtifactsRequest(_message.Message):
     __slots__ = ("session_id", "after", "limit", "order")
