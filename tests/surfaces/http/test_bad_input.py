@@ -133,3 +133,14 @@ def test_a_scope_that_is_missing(shared: Served) -> None:
     message = refused(reader.post("/runs", json=BODY), 403, "forbidden")["message"]
     assert "lacks the scope 'commands:write'" in message
     assert "debug-server token create NAME --scope commands:write" in message
+
+
+@pytest.mark.parametrize("data", ["?", "\N{SNOWMAN}"])
+def test_data_that_is_no_base64(shared: Served, data: str) -> None:
+    """Is refused, also where it is not even ASCII."""
+    session = shared.session()
+    command = shared.submit(session, "cat", stdin=True)
+    body = {"write_id": "1", "data": data, "encoding": "base64"}
+    error = refused(shared.admin.post(f"/commands/{command}/stdin", json=body), 422, "invalid_input")
+    assert "is not base64" in error["message"]
+    shared.admin.delete(f"/sessions/{session}")
