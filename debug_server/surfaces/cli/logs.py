@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from debug_server.client import calls
+from debug_server.surfaces.cli.following import tell_what_it_waits_for
 from debug_server.surfaces.cli.invocation import invocation
 from debug_server.surfaces.cli.log_lines import LogFormat, log_for, show
 
@@ -28,6 +29,8 @@ def logs(
     call = invocation(context)
     log = log_for(LogFormat.JSON if call.as_json else format_, raw=raw)
     with call.backend() as backend:
-        backend.send(calls.get_command(command))
+        found = backend.send(calls.get_command(command))
+        if follow:
+            tell_what_it_waits_for(found)
         read = backend.follow_log if follow else backend.stored_log
         show(read(command, offset=offset), log)
