@@ -385,6 +385,40 @@ def write_stdin(
     )
 
 
+def read_log_text(
+    command_id: int,
+    *,
+    offset: int = 0,
+    tail: int | None = None,
+    grep: str | None = None,
+    ignore_case: bool = False,
+    context: int = 0,
+    max_matches: int | None = None,
+    limit: int | None = None,
+    encoding: str | None = None,
+) -> Call[r.LogText]:
+    """Read a log as text: from ``offset``, the last ``tail`` lines, or the lines that match ``grep`` (RE2 syntax)."""
+    return _call(
+        "read_log_text",
+        r.LogText,
+        timeout=10.0,
+        command_id=command_id,
+        offset=offset or None,
+        tail=tail,
+        grep=grep,
+        ignore_case=ignore_case or None,
+        context=context or None,
+        max_matches=max_matches,
+        limit=limit,
+        encoding=encoding,
+    )
+
+
+def digest_log(command_id: int, *, max_tokens: int | None = None) -> Call[r.Digest]:
+    """Summarize a log in at most ``max_tokens``: first error, failing tests, tracebacks, first and last lines."""
+    return _call("digest_log", r.Digest, timeout=10.0, command_id=command_id, max_tokens=max_tokens)
+
+
 def list_artifacts(
     session_id: int, *, after: int = 0, limit: int | None = None, order: str | None = None
 ) -> Call[r.ArtifactList]:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Protocol, TypeVar
 
 from debug_server.client import calls
 from debug_server.client.calls import Call
-from debug_server.messages import LogPiece
+from debug_server.messages import CommandReply, LogPiece
 
 T = TypeVar("T")
 
@@ -25,10 +25,18 @@ class LogSource(Protocol):
         """A log from an offset to its current end."""
 
 
-def session_pieces(source: LogSource, session_id: int, *, follow: bool) -> Iterator[LogPiece]:
-    """The log of every command; with ``follow`` until all commands of the session have ended."""
+def session_commands(source: LogSource, session_id: int) -> Iterator[CommandReply]:
+    """Every command of a session, by sequence."""
     last = 0
     while fresh := source.send(calls.list_commands(session_id, after=last)).items:
-        for command in fresh:
-            yield from source.follow_log(command.id) if follow else source.stored_log(command.id)
+        yield from fresh
         last = fresh[-1].sequence
+
+
+def session_pieces(
+    source: LogSource, session_id: int, *, follow: bool, start: Callable[[int], int] = lambda _: 0
+) -> Iterator[LogPiece]:
+    """The log of every command from ``start`` of its id; with ``follow`` until all commands have ended."""
+    read = source.follow_log if follow else source.stored_log
+    for command in session_commands(source, session_id):
+        yield from read(command.id, offset=start(command.id))

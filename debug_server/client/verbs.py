@@ -184,6 +184,8 @@ class Verbs:
     cancel_command = Verb(calls.cancel_command)
     signal_command = Verb(calls.signal_command)
     write_stdin = Verb(calls.write_stdin)
+    read_log_text = Verb(calls.read_log_text)
+    digest_log = Verb(calls.digest_log)
     list_artifacts = Verb(calls.list_artifacts)
     get_artifact = Verb(calls.get_artifact)
     read_events = Verb(calls.read_events)

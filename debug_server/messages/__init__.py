@@ -32,6 +32,16 @@ from debug_server.messages.commands import (
     WaitCommand,
     WriteStdin,
 )
+from debug_server.messages.digest import (
+    Digest,
+    DigestLog,
+    Excerpt,
+    FailingTest,
+    FoldedLine,
+    MaxTokens,
+    Omitted,
+    TracebackHead,
+)
 from debug_server.messages.execs import ExecCommand, ExecReply, LeftOut, OutputPiece
 from debug_server.messages.logs import (
     ArtifactList,
@@ -41,10 +51,13 @@ from debug_server.messages.logs import (
     EventReply,
     FollowLog,
     FollowSession,
+    LogMatch,
     LogPage,
     LogPiece,
+    LogText,
     ReadEvents,
     ReadLog,
+    ReadLogText,
 )
 from debug_server.messages.operations import OPERATIONS, ROUTES, VARIANTS, Operation, ServiceOperation
 from debug_server.messages.operators import (
@@ -136,10 +149,21 @@ __all__ = [
     "EventReply",
     "FollowLog",
     "FollowSession",
+    "LogMatch",
     "LogPage",
     "LogPiece",
+    "LogText",
     "ReadEvents",
     "ReadLog",
+    "ReadLogText",
+    "Digest",
+    "DigestLog",
+    "Excerpt",
+    "FailingTest",
+    "FoldedLine",
+    "MaxTokens",
+    "Omitted",
+    "TracebackHead",
     "CreateToken",
     "DebugAction",
     "Health",

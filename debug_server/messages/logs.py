@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
 from debug_server.messages.base import Identifier, Items, PageRequest, Reply, Request
 from debug_server.messages.commands import CommandRef
+from debug_server.messages.digest import Excerpt
 from debug_server.messages.sessions import SessionRef
 
 
@@ -52,6 +53,51 @@ class LogPage(Reply):
     pieces: list[LogPiece]
     next_offset: int
     ended: bool
+
+
+class ReadLogText(CommandRef):
+    """Request for a part of a log as text: from an offset, the last lines, or the lines that match a pattern."""
+
+    offset: Annotated[int, Field(ge=0, le=2**62, description="Byte to start at, such as an offset from a digest.")] = 0
+    tail: Annotated[
+        int | None, Field(ge=1, le=100_000, description="Start at this many last lines instead of at offset.")
+    ] = None
+    grep: Annotated[
+        str | None,
+        Field(
+            min_length=1,
+            max_length=1000,
+            description="Only lines that match this regular expression (RE2 syntax), from the start on.",
+        ),
+    ] = None
+    ignore_case: Annotated[bool, Field(description="Whether grep ignores case.")] = False
+    context: Annotated[int, Field(ge=0, le=20, description="Lines to add before and after each match.")] = 0
+    max_matches: Annotated[int, Field(ge=1, le=1000, description="Most lines that grep finds.")] = 50
+    limit: Annotated[int, Field(ge=1, le=1 << 20, description="Most bytes of the log in the answer.")] = 1 << 14
+    encoding: Annotated[
+        Literal["utf-8", "base64"], Field(description="base64: the exact bytes, also where they are no UTF-8.")
+    ] = "utf-8"
+
+
+class LogMatch(Excerpt):
+    """A line that matches, and the lines around it that are not part of another match."""
+
+    before: list[str]
+    after: list[str]
+
+
+class LogText(Reply):
+    """A part of a log as text; ``next_offset`` is the offset of the next read."""
+
+    command_id: int
+    offset: int
+    next_offset: int
+    log_bytes: int
+    ended: bool  # the command has ended and nothing follows
+    text: str  # with ``encoding`` base64, the bytes as base64
+    exact: bool  # false if bytes that are no UTF-8 were replaced: base64 has them
+    skipped_bytes: int  # of the last lines, before ``offset``: they did not fit into ``limit``
+    matches: list[LogMatch]  # with grep, instead of the text
 
 
 class ArtifactRef(Request):

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from debug_server.messages import base, commands, execs, logs, operators, sessions
+from debug_server.messages import base, commands, digest, execs, logs, operators, sessions
 from debug_server.messages.routes import Route
 from debug_server.messages.scopes import ADMIN, ARTIFACTS_READ, COMMANDS_WRITE, SESSIONS_READ, SESSIONS_WRITE
 
@@ -277,6 +277,22 @@ _ROWS = (
         "GET /commands/{command_id}/log",
         (logs.ReadLog, logs.LogPage),
         "Read a log from an offset.",
+        *_READ_LOGS,
+    ),
+    _row(
+        "read_log_text",
+        "logs.text",
+        "GET /commands/{command_id}/log/text",
+        (logs.ReadLogText, logs.LogText),
+        "Read a log as text: from an offset, the last lines, or the lines that match a pattern.",
+        *_READ_LOGS,
+    ),
+    _row(
+        "digest_log",
+        "logs.digest",
+        "GET /commands/{command_id}/log/digest",
+        (digest.DigestLog, digest.Digest),
+        "Summarize a log: first error, failing tests, tracebacks, repeats, first and last lines.",
         *_READ_LOGS,
     ),
     _row(

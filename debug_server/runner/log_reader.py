@@ -72,6 +72,10 @@ class LogReader:
         check_stream(stream)
         return (segment.data for segment in self.segments() if segment.stream == stream)
 
+    def data(self, start: int, end: int) -> bytes:
+        """The bytes between two offsets, all streams together; fewer if the log ends before."""
+        return self._files.data(start, max(start, end))
+
     def tail(self, size: int) -> bytes:
         """The last ``size`` bytes of the log, all streams together."""
         end = self.size()

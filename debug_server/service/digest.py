@@ -8,6 +8,7 @@
     tracebacks   each exception, and where it was raised
     repeats      the longest runs of lines that differ only in digits
     head, tail   the first and the last lines, such runs folded into one
+    omitted      how much of each is left out
 """
 
 from __future__ import annotations
@@ -17,8 +18,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, groupby
 
-from debug_server.messages import Reply
+from debug_server.messages import Digest, Excerpt, FailingTest, FoldedLine, Omitted, TracebackHead
 from debug_server.service import log_patterns
+from debug_server.service.digest_budget import fitted
 
 _BLOCK = 1 << 18  # bytes processed at once
 _HELD_BACK = 1 << 16  # an incomplete line or traceback is held back up to this many bytes
@@ -28,52 +30,6 @@ _HEAD, _TAIL, _REPEATS, _TRACEBACKS = 15, 40, 5, 8
 _SHOWN_TESTS, _COUNTED_TESTS = 40, 1000
 _TRACEBACK_ATTEMPTS, _ERROR_ATTEMPTS = 1000, 20_000  # a log that says "error" in each line must not cost minutes
 _DIGITS = b"0123456789"
-
-
-class Excerpt(Reply):
-    """A line of the log, cut if it is long, and its range of bytes."""
-
-    offset: int
-    end: int
-    text: str
-
-
-class FoldedLine(Excerpt):
-    """A run of lines that differ only in digits: the first line, and the last one if it differs."""
-
-    count: int
-    last: str | None
-
-
-class FailingTest(Reply):
-    """A failed test."""
-
-    id: str
-    framework: str
-    offset: int
-    end: int
-
-
-class TracebackHead(Excerpt):
-    """The exception (``text``), and where it was raised; the range of bytes is the traceback's."""
-
-    where: str | None
-
-
-class Digest(Reply):
-    """The digest of a log."""
-
-    start: int
-    end: int
-    lines: int
-    text: str | None
-    first_error: Excerpt | None
-    failing: list[FailingTest]
-    failing_count: int  # of all failing tests, counted up to a limit; ``failing`` lists fewer
-    tracebacks: list[TracebackHead]
-    repeats: list[FoldedLine]
-    head: list[FoldedLine]
-    tail: list[FoldedLine]
 
 
 @dataclass(slots=True, kw_only=True)
@@ -103,7 +59,7 @@ class LogDigest:
 
     def __init__(self, start: int = 0) -> None:
         self._start = start
-        self._read = 0
+        self._skipped = 0
         self._pending = bytearray()
         self._offset = start  # of the first pending byte
         self._opening = bytearray()
@@ -113,7 +69,6 @@ class LogDigest:
 
     def feed(self, data: bytes) -> None:
         """Add the next bytes."""
-        self._read += len(data)
         if len(self._opening) <= _WHOLE_TEXT:
             self._opening += data[: _WHOLE_TEXT + 1]
         for position in range(0, len(data), _BLOCK):
@@ -121,24 +76,36 @@ class LogDigest:
             if len(self._pending) >= _BLOCK:
                 self._process(_complete_bytes(self._pending))
 
-    def finish(self) -> Digest:
-        """Return the digest; ``feed`` must not be called afterwards."""
-        if self._pending:
-            self._process(len(self._pending))
-        short = self._read <= _WHOLE_TEXT
-        return Digest(
+    def skip(self, size: int) -> None:
+        """Leave out the next ``size`` bytes: the last lines are those of the bytes that follow."""
+        self._process_rest()
+        self._skipped += size
+        self._offset += size
+        self._folds.forget_tail()
+
+    def finish(self, max_tokens: int) -> Digest:
+        """Return the digest, cut to ``max_tokens``; ``feed`` must not be called afterwards."""
+        self._process_rest()
+        size = self._offset - self._start
+        found = Digest(
             start=self._start,
-            end=self._start + self._read,
+            end=self._offset,
             lines=self._lines,
-            text=_as_text(self._opening) if short else None,
+            text=_as_text(self._opening) if size <= _WHOLE_TEXT else None,
             first_error=self._finds.strong or self._finds.weak,
             failing=list(self._finds.tests.values()),
             failing_count=len(self._finds.test_ids),
             tracebacks=self._finds.tracebacks,
             repeats=self._folds.longest(),
-            head=[] if short else self._folds.head(),
-            tail=[] if short else self._folds.tail(),
+            head=self._folds.head(),
+            tail=self._folds.tail(),
+            omitted=Omitted(lines=0, failing=0, tracebacks=0, repeats=0, skipped_bytes=self._skipped),
         )
+        return fitted(found, max_tokens)
+
+    def _process_rest(self) -> None:
+        if self._pending:
+            self._process(len(self._pending))
 
     def _process(self, size: int) -> None:
         block = bytes(self._pending[:size])
@@ -219,6 +186,9 @@ class _Folds:
             return
         others = [item for item in self._longest if item is not run]
         self._longest = sorted([*others, run], key=lambda item: -item.count)[:_REPEATS]
+
+    def forget_tail(self) -> None:
+        self._tail.clear()
 
     def head(self) -> list[FoldedLine]:
         return [run.folded() for run in self._head]

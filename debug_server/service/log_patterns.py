@@ -72,9 +72,14 @@ def plain(line: bytes) -> bytes:
     return _ESCAPES.sub(b"", line.rstrip(b"\r").rpartition(b"\r")[2][:MAX_LINE])
 
 
+def as_shown(line: bytes) -> str:
+    """A line for a reader."""
+    return plain(line).decode("utf-8", "replace").translate(_CONTROLS).rstrip()
+
+
 def excerpt(line: bytes) -> str:
     """A line for a reader, cut to a bounded length."""
-    text = plain(line).decode("utf-8", "replace").translate(_CONTROLS).rstrip()
+    text = as_shown(line)
     return text if len(text) <= MAX_TEXT else text[: MAX_TEXT - 1] + "…"
 
 

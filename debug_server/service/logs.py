@@ -1,4 +1,4 @@
-"""The verbs of logs: read by offset, followed without polling."""
+"""The verbs of logs: read by offset, as text or as a digest, and followed without polling."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import lru_cache
-from pathlib import Path
 
 from debug_server import messages as m
 from debug_server.errors import NotFoundError
@@ -22,6 +21,8 @@ from debug_server.runner.log_watch import watch_log
 from debug_server.service import views
 from debug_server.service.caller import Caller
 from debug_server.service.commands import CommandVerbs
+from debug_server.service.digest import LogDigest
+from debug_server.service.log_text import SECONDS, log_size, read_text
 from debug_server.service.threads import or_exhausted
 from debug_server.service.verbs import Shared, Verbs
 from debug_server.service.wakeups import wait_for
@@ -33,6 +34,7 @@ _ROW_SECONDS = 10.0
 _MERGE_SECONDS = 0.25  # small writes within this time are merged for followers that are behind
 _TAIL_WINDOW = 1 << 20  # the last bytes of a log, in which the ends of its two streams are searched
 _POLL_SECONDS = 5.0  # for filesystems without inotify
+_DIGESTED = 1 << 20  # bytes of a log that are digested in one step, and at its end in any case
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,6 +86,38 @@ class LogVerbs(Verbs):
         command = await self._access.use_command(caller, request.command_id)
         _require_log(command)
         return await self._call(_page, command, request)
+
+    async def text(self, caller: Caller, request: m.ReadLogText) -> m.LogText:
+        """A part as text: from an offset, the last lines, or the lines that match a pattern."""
+        command = await self._access.use_command(caller, request.command_id)
+        _require_log(command)
+        if (path := _log_of(command)) is None:
+            return m.LogText(
+                command_id=command.id,
+                offset=request.offset,
+                next_offset=request.offset,
+                log_bytes=0,
+                ended=command.status.terminal,
+                text="",
+                exact=True,
+                skipped_bytes=0,
+                matches=[],
+            )
+        return await read_text(self._call, command.id, path, request)
+
+    async def digest(self, caller: Caller, request: m.DigestLog) -> m.Digest:
+        """The digest of a log so far; of a very long log, of its beginning and its end."""
+        command = await self._access.use_command(caller, request.command_id)
+        _require_log(command)
+        digest = LogDigest()
+        if (path := _log_of(command)) is not None:
+            deadline, offset, size = time.monotonic() + SECONDS, 0, await self._call(log_size, path)
+            while fed := await self._call(_digest_part, path, digest, offset, size):
+                offset += fed
+                if time.monotonic() > deadline and (skipped := size - _DIGESTED - offset) > 0:
+                    await self._call(digest.skip, skipped)
+                    offset += skipped
+        return await self._call(digest.finish, request.max_tokens)
 
     async def follow(self, caller: Caller, request: m.FollowLog) -> AsyncGenerator[m.LogPiece, None]:
         """Yield the log from an offset without gap or repetition until the command has ended."""
@@ -175,14 +209,28 @@ def _require_log(command: Command) -> None:
         raise NotFoundError(f"the log of command {command.id} was removed: it was {command.log_path}")
 
 
+def _log_of(command: Command) -> str | None:
+    """The path of a command's log; None before it has one."""
+    path = command.log_path
+    return path if path is not None and os.path.exists(path) else None  # noqa: PTH110 - as above
+
+
 def _page(command: Command, request: m.ReadLog) -> m.LogPage:
-    if command.log_path is None or not Path(command.log_path).exists():
+    if (path := _log_of(command)) is None:
         return m.LogPage(pieces=[], next_offset=request.offset, ended=command.status.terminal)
-    with LogReader(command.log_path) as reader:
+    with LogReader(path) as reader:
         segments = reader.read(request.offset, request.limit)
         next_offset = segments[-1].end if segments else request.offset
         ended = reader.ended() and next_offset >= reader.size()
     return m.LogPage(pieces=[_piece(command.id, item) for item in segments], next_offset=next_offset, ended=ended)
+
+
+def _digest_part(path: str, digest: LogDigest, offset: int, end: int) -> int:
+    """Digest the next bytes before ``end``, and return their number."""
+    with LogReader(path) as reader:
+        data = reader.data(offset, min(end, offset + _DIGESTED))
+    digest.feed(data)
+    return len(data)
 
 
 def _stream_tails(command: Command, limit: int) -> StreamTails:

@@ -10,7 +10,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from debug_server.service.digest import Digest, LogDigest
+from debug_server.messages import Digest
+from debug_server.service.digest import LogDigest
 from debug_server.service.log_patterns import failing_test
 
 PYTEST = b"""\
@@ -38,12 +39,12 @@ ValueError: no such colour
 """
 
 
-def digest_of(data: bytes, piece: int = 1 << 16, start: int = 0) -> Digest:
+def digest_of(data: bytes, piece: int = 1 << 16, start: int = 0, max_tokens: int = 100_000) -> Digest:
     """Fed in pieces."""
     digest = LogDigest(start)
     for position in range(0, len(data), piece):
         digest.feed(data[position : position + piece])
-    return digest.finish()
+    return digest.finish(max_tokens)
 
 
 def noise(size: int, seed: int = 1) -> bytes:
@@ -176,7 +177,7 @@ def test_a_digest_is_bounded() -> None:
             digest.feed(hostile * 20)
             digest.feed(b"  Traceback (most recent call last):\n" * 2000)
         digest.feed(b"\n" + tests)
-        done = digest.finish()
+        done = digest.finish(100_000)
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
@@ -202,3 +203,45 @@ def test_offsets_point_at_what_they_name(lines: list[bytes]) -> None:
         assert test.id.encode() in data[test.offset : test.end]
     for raised in digest.tracebacks:
         assert 0 <= raised.offset < raised.end <= len(data)
+
+
+@pytest.mark.parametrize("max_tokens", [200, 300, 500, 1000, 2000, 10_000])
+@pytest.mark.parametrize("name", ["noise", "tests", "mixed", "quotes", "short"])
+def test_a_digest_fits_its_budget_and_says_what_it_leaves_out(name: str, max_tokens: int) -> None:
+    """As JSON and as text it has at most four characters for each token; what is missing is counted."""
+    failing = b"".join(b"FAILED tests/a.py::test_%s - AssertionError\n" % (b"x" * n) for n in range(200))
+    data = {
+        "noise": noise(200_000),
+        "tests": failing,
+        "mixed": noise(50_000) + TRACEBACK * 20 + failing + noise(50_000),
+        "quotes": b'"\\' * 100_000 + b"\n" + b'error: "\\"\n' * 1000,
+        "short": PYTEST * 4,
+    }[name]
+    digest = digest_of(data, max_tokens=max_tokens)
+    assert len(digest.model_dump_json()) <= 4 * max_tokens
+    assert len(digest.as_text()) <= 4 * max_tokens
+    assert digest.omitted.failing == digest.failing_count - len(digest.failing)
+    shown = digest.lines if digest.text is not None else sum(item.count for item in (*digest.head, *digest.tail))
+    assert digest.omitted.lines == digest.lines - shown
+    if digest.text is None and digest.omitted.lines:
+        assert f"left out: {digest.omitted.lines} lines" in digest.as_text()
+
+
+def test_the_first_error_and_the_last_lines_stay_longest() -> None:
+    """A small budget shows the error, some failing tests and the very last lines."""
+    data = noise(20_000) + b"".join(b"FAILED tests/a.py::test_%d - boom\n" % n for n in range(100)) + b"the end\n"
+    digest = digest_of(data, max_tokens=400)
+    assert digest.first_error is not None and digest.failing and digest.tail[-1].text == "the end"
+    assert digest.omitted.failing > 0
+
+
+def test_a_digest_of_parts() -> None:
+    """What was skipped is counted, and the last lines are those after the gap."""
+    digest = LogDigest()
+    digest.feed(b"first\n" + noise(9000))
+    digest.skip(1000)
+    digest.feed(b"error: late\nlast\n")
+    done = digest.finish(10_000)
+    assert done.omitted.skipped_bytes == 1000 and done.text is None
+    assert done.head[0].text == "first" and [item.text for item in done.tail] == ["error: late", "last"]
+    assert done.first_error is not None and done.end - len(b"last\n") == done.first_error.end + 1

@@ -46,8 +46,7 @@ SOCKETS = {
 }
 FETCHES = {"FetchArtifact": "get_artifact", "FetchDiff": "diff_session"}
 COMPOSED = {
-    "session_logs": ("read_log", "list_commands"),
-    "log_digest": ("read_log",),
+    "session_logs": ("digest_log", "list_commands"),
     "read_artifact": ("get_artifact",),
 }
 ADDRESSES = {"command_log": "read_log", "artifact": "get_artifact"}

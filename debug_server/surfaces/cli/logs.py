@@ -1,4 +1,4 @@
-"""``debug-server logs``: prints the output of a command, from an offset."""
+"""``debug-server logs``: prints the output of a command: all of it, the last lines, matching lines or a digest."""
 
 from __future__ import annotations
 
@@ -10,6 +10,20 @@ from debug_server.client import calls
 from debug_server.surfaces.cli.following import tell_what_it_waits_for
 from debug_server.surfaces.cli.invocation import invocation
 from debug_server.surfaces.cli.log_lines import LogFormat, log_for, show
+from debug_server.surfaces.cli.log_views import (
+    Context,
+    Digest,
+    Grep,
+    IgnoreCase,
+    MaxTokens,
+    PatternSearch,
+    Tail,
+    print_digest,
+    print_matches,
+    print_no_match,
+    refuse_together,
+    tail_start,
+)
 
 app = typer.Typer(add_completion=False)
 
@@ -24,13 +38,32 @@ def logs(
         LogFormat, typer.Option("--format", help="lines with time and stream, or JSON")
     ] = LogFormat.TEXT,
     raw: Annotated[bool, typer.Option("--raw", help="the bytes as they are, stderr on stderr")] = False,
+    tail: Tail = None,
+    grep: Grep = None,
+    ignore_case: IgnoreCase = False,
+    context_lines: Context = 0,
+    digest: Digest = False,
+    max_tokens: MaxTokens = None,
 ) -> None:
-    """Print the output of a command; Ctrl-C does not end the command."""
+    """Print the output of a command; Ctrl-C does not end the command. With --grep, exit with 1 if no line matches."""
+    refuse_together("--digest" if digest else None, {"--grep": grep, "--tail": tail})
+    refuse_together("--digest" if digest else "--grep" if grep else None, {"--follow": follow, "--raw": raw})
+    refuse_together("--offset" if offset else None, {"--digest": digest, "--tail": tail})
     call = invocation(context)
     log = log_for(LogFormat.JSON if call.as_json else format_, raw=raw)
     with call.backend() as backend:
         found = backend.send(calls.get_command(command))
         if follow:
             tell_what_it_waits_for(found)
+        if digest:
+            print_digest(backend, call.output(), command, max_tokens)
+            return
+        start = tail_start(backend, command, tail, offset)
+        if grep is not None:
+            search = PatternSearch(pattern=grep, ignore_case=ignore_case, context=context_lines)
+            if not print_matches(backend, call.output(), command, search, offset=start):
+                print_no_match(grep)
+                raise typer.Exit(1)
+            return
         read = backend.follow_log if follow else backend.stored_log
-        show(read(command, offset=offset), log)
+        show(read(command, offset=start), log)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -11,14 +12,28 @@ from typing import Annotated
 import typer
 
 from debug_server.client import calls
-from debug_server.client.session_logs import session_pieces
+from debug_server.client.session_logs import session_commands, session_pieces
 from debug_server.messages import CommandReply, SessionReply
 from debug_server.surfaces.cli.backend import Backend
 from debug_server.surfaces.cli.environment_options import Extras, Groups, Manifests, Python
 from debug_server.surfaces.cli.following import run_and_follow
 from debug_server.surfaces.cli.invocation import invocation
 from debug_server.surfaces.cli.log_lines import LogFormat, log_for, show
-from debug_server.surfaces.cli.output import Column, Output, print_notice, progress
+from debug_server.surfaces.cli.log_views import (
+    Context,
+    Digest,
+    Grep,
+    IgnoreCase,
+    MaxTokens,
+    PatternSearch,
+    Tail,
+    print_digest,
+    print_matches,
+    print_no_match,
+    refuse_together,
+    tail_start,
+)
+from debug_server.surfaces.cli.output import Column, Output, print_notice, progress, without_controls, write_line
 from debug_server.surfaces.cli.paging import DEFAULT_LIMIT, NEWEST, After, All, Limit, read_part, show_part
 from debug_server.surfaces.cli.remotes import Repository, RepositoryName, chosen_repository, manifests_of
 from debug_server.surfaces.cli.words import duration, json_pairs, listed, one_of, patch_text
@@ -134,13 +149,43 @@ def logs(
         LogFormat, typer.Option("--format", help="lines with time and stream, or JSON")
     ] = LogFormat.TEXT,
     raw: Annotated[bool, typer.Option("--raw", help="the bytes as they are")] = False,
+    tail: Tail = None,
+    grep: Grep = None,
+    ignore_case: IgnoreCase = False,
+    context_lines: Context = 0,
+    digest: Digest = False,
+    max_tokens: MaxTokens = None,
 ) -> None:
-    """Print the output of a session's commands, in order."""
+    """Print the output of a session's commands, in order. --tail, --grep and --digest are applied to each command."""
+    refuse_together("--digest" if digest else None, {"--grep": grep, "--tail": tail})
+    refuse_together("--digest" if digest else "--grep" if grep else None, {"--follow": follow, "--raw": raw})
     call = invocation(context)
+    output = call.output()
     log = log_for(LogFormat.JSON if call.as_json else format_, raw=raw)
     with call.backend() as backend:
         backend.send(calls.get_session(session))
-        show(session_pieces(backend, session, follow=follow), log)
+        if digest:
+            for command in session_commands(backend, session):
+                if not call.as_json:
+                    write_line(_title(command))
+                print_digest(backend, output, command.id, max_tokens)
+        elif grep is not None:
+            search = PatternSearch(pattern=grep, ignore_case=ignore_case, context=context_lines)
+            found = False
+            for command in session_commands(backend, session):
+                start = tail_start(backend, command.id, tail)
+                found |= print_matches(backend, output, command.id, search, offset=start, title=_title(command))
+            if not found:
+                print_no_match(grep)
+                raise typer.Exit(1)
+        else:
+            show(session_pieces(backend, session, follow=follow, start=partial(tail_start, backend, lines=tail)), log)
+
+
+def _title(command: CommandReply) -> str:
+    return without_controls(
+        f"command {command.id}, {command.exit_reason or command.status}: {shlex.join(command.command)}"
+    )
 
 
 @app.command()

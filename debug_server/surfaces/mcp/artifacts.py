@@ -7,8 +7,8 @@ import base64
 from pathlib import Path
 
 from debug_server import messages as m
+from debug_server.service.log_text import cut_text
 from debug_server.surfaces.mcp.calls import Call
-from debug_server.surfaces.mcp.logs import cut_text
 from debug_server.surfaces.mcp.messages import ArtifactPart, ReadArtifactArguments
 
 

@@ -7,7 +7,7 @@ from typing import Annotated
 from pydantic import Field
 
 from debug_server import messages as m
-from debug_server.service.digest import Digest, Excerpt
+from debug_server.messages.digest import DEFAULT_TOKENS
 
 WaitSeconds = Annotated[
     float,
@@ -16,59 +16,31 @@ WaitSeconds = Annotated[
 
 
 class RunArguments(m.StartRun):
-    """A one-shot run, and how long to wait for it."""
+    """A one-shot run, how long to wait for it, and the size of the digest."""
 
     wait_seconds: WaitSeconds = 600.0
+    max_tokens: m.MaxTokens = DEFAULT_TOKENS
 
 
 class WaitArguments(m.CommandRef):
-    """A command, and how long to wait for it."""
+    """A command, how long to wait for it, and the size of the digest."""
 
     wait_seconds: WaitSeconds = 600.0
-
-
-class ReadLogArguments(m.CommandRef):
-    """A part of a log: from an offset, the last lines, or the lines with a text."""
-
-    offset: Annotated[int, Field(ge=0, le=2**62, description="Offset in bytes, for example one from a digest.")] = 0
-    limit: Annotated[int, Field(ge=1, le=1 << 18, description="Maximum number of bytes.")] = 1 << 14
-    tail: Annotated[int | None, Field(ge=1, le=5000, description="Read this many last lines; ignores offset.")] = None
-    grep: Annotated[
-        str | None,
-        Field(
-            min_length=1,
-            max_length=1000,
-            description="Return only lines that contain this text, from offset on. `a|b`: a or b; `a.*b`: a, then b. "
-            "Nothing else is special.",
-        ),
-    ] = None
-    ignore_case: Annotated[bool, Field(description="Whether grep ignores case.")] = False
-    max_matches: Annotated[int, Field(ge=1, le=500, description="Maximum number of lines that grep returns.")] = 50
-
-
-class LogText(m.Reply):
-    """A part of a log as text; ``next_offset`` is the offset of the next read."""
-
-    command_id: int
-    offset: int
-    next_offset: int
-    log_bytes: int
-    ended: bool  # the command has ended and nothing follows
-    text: str
-    matches: list[Excerpt]  # with grep, instead of the text
+    max_tokens: m.MaxTokens = DEFAULT_TOKENS
 
 
 class SessionLogsArguments(m.SessionRef):
-    """A session, and how many of its last commands."""
+    """A session, how many of its last commands, and the size of each digest."""
 
-    limit: Annotated[int, Field(ge=1, le=20)] = 3
+    limit: Annotated[int, Field(ge=1, le=20, description="How many commands.")] = 3
+    max_tokens: m.MaxTokens = DEFAULT_TOKENS
 
 
 class CommandDigest(m.Reply):
     """A command and the digest of its log; without the right to read logs there is no digest."""
 
     command: m.CommandReply
-    digest: Digest | None
+    digest: m.Digest | None
 
 
 class SessionLogs(m.Reply):

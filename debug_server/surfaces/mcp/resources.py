@@ -15,8 +15,6 @@ from debug_server import messages as m
 from debug_server.errors import NotFoundError, PayloadTooLargeError
 from debug_server.surfaces.mcp.artifacts import locate, read_bytes
 from debug_server.surfaces.mcp.calls import Call, decoded
-from debug_server.surfaces.mcp.logs import read_text
-from debug_server.surfaces.mcp.messages import ReadLogArguments
 
 _LOG_BYTES = 1 << 18
 _ARTIFACT_BYTES = 8 << 20
@@ -45,8 +43,9 @@ class Resource:
 
 
 async def _log(call: Call, values: Mapping[str, Any]) -> ReadResourceContents:
-    request = decoded(ReadLogArguments, {"limit": _LOG_BYTES, **values}, of="the address of a log")
-    part = await read_text(call, request)
+    request: m.ReadLogText = decoded(m.ReadLogText, {"limit": _LOG_BYTES, **values}, of="the address of a log")
+    part = await call.perform("read_log_text", request)
+    assert isinstance(part, m.LogText)
     meta = part.model_dump(include={"offset", "next_offset", "log_bytes", "ended"})
     return ReadResourceContents(content=part.text, mime_type="text/plain", meta=meta)
 

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from functools import singledispatch
 
 from debug_server import messages as m
-from debug_server.service.digest import Digest, FoldedLine
-from debug_server.surfaces.mcp.messages import ArtifactPart, CommandDigest, LogText, RunAnswer, SessionLogs
+from debug_server.surfaces.mcp.messages import ArtifactPart, CommandDigest, RunAnswer, SessionLogs
 
 _SHOWN_ITEMS = 50
 _SHOWN_CHARACTERS = 1 << 15
@@ -83,12 +82,20 @@ def _diff(reply: m.SessionDiff) -> str:
 
 
 @text_of.register
-def _log(reply: LogText) -> str:
+def _log(reply: m.LogText) -> str:
     span = f"[bytes {reply.offset}-{reply.next_offset} of {reply.log_bytes}"
     span += "; the command has ended, end of log]" if reply.ended else f"; continue with offset={reply.next_offset}]"
-    lines = [f"@{item.offset} {item.text}" for item in reply.matches]
-    body = "\n".join(lines) if lines else reply.text
+    if reply.skipped_bytes:
+        span += f"\n[{reply.skipped_bytes} bytes before them did not fit: raise limit, or read from their offset]"
+    if not reply.exact:
+        span += "\n[bytes that are no UTF-8 were replaced: encoding=base64 has them]"
+    body = "\n".join(map(_match, reply.matches)) if reply.matches else reply.text
     return f"{body}\n{span}" if body else span
+
+
+def _match(item: m.LogMatch) -> str:
+    lines = [*(f"  {line}" for line in item.before), f"@{item.offset} {item.text}"]
+    return "\n".join([*lines, *(f"  {line}" for line in item.after)])
 
 
 @text_of.register
@@ -105,7 +112,7 @@ def _digested(reply: CommandDigest) -> str:
         head += f"\nIt has not ended: call wait_command with command_id={reply.command.id}, or cancel_command."
     if reply.digest is None:
         return head + "\nThe log is not shown: the token lacks sessions:read or artifacts:read."
-    return head + "\n" + digest_text(reply.digest)
+    return head + "\n" + reply.digest.as_text()
 
 
 @text_of.register
@@ -116,48 +123,3 @@ def _run(reply: RunAnswer) -> str:
 @text_of.register
 def _session_logs(reply: SessionLogs) -> str:
     return "\n\n".join(text_of(item) for item in reply.items) or "the session has run no command yet"
-
-
-def digest_text(digest: Digest) -> str:
-    """A digest as text; `@` marks an offset for read_log."""
-    if digest.end == digest.start:
-        return "The log is empty."
-    parts = [_errors(digest), _failing(digest), _tracebacks(digest)]
-    if digest.text is not None:
-        parts.append("log:\n" + digest.text.rstrip("\n"))
-    else:
-        parts += [_repeats(digest), _folded("head", digest.head), _folded("tail", digest.tail)]
-        parts.append(f"({digest.lines} lines, {digest.end - digest.start} bytes; read_log has the rest by offset)")
-    return "\n".join(part for part in parts if part)
-
-
-def _errors(digest: Digest) -> str:
-    error = digest.first_error
-    return f"first error @{error.offset}: {error.text}" if error is not None else ""
-
-
-def _failing(digest: Digest) -> str:
-    if not digest.failing:
-        return ""
-    lines = [f"  @{item.offset} {item.id}" for item in digest.failing]
-    return f"failing tests ({digest.failing_count}):\n" + "\n".join(lines)
-
-
-def _tracebacks(digest: Digest) -> str:
-    lines = [f"  @{item.offset} {item.where or '?'}: {item.text}" for item in digest.tracebacks]
-    return "tracebacks:\n" + "\n".join(lines) if lines else ""
-
-
-def _repeats(digest: Digest) -> str:
-    return _folded("repeated lines", digest.repeats)
-
-
-def _folded(title: str, items: list[FoldedLine]) -> str:
-    return f"{title}:\n" + "\n".join(_line(item) for item in items) if items else ""
-
-
-def _line(item: FoldedLine) -> str:
-    if item.count == 1:
-        return f"  @{item.offset} {item.text}"
-    last = f" … {item.last}" if item.last else ""
-    return f"  @{item.offset} {item.text}{last} (x{item.count})"

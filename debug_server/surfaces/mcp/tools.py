@@ -14,7 +14,7 @@ from debug_server.messages import OPERATIONS
 from debug_server.surfaces.mcp import messages as t
 from debug_server.surfaces.mcp.artifacts import read_part
 from debug_server.surfaces.mcp.calls import Call
-from debug_server.surfaces.mcp.logs import digest_so_far, read_text, watch
+from debug_server.surfaces.mcp.logs import digest, watch
 
 Handler = Callable[[Call, Any], Awaitable[m.Reply]]
 IDEMPOTENCY_KEY = "idempotency_key"
@@ -27,6 +27,7 @@ _KEY_SCHEMA = {
 }
 
 OPERATIONS_WITHOUT_TOOL = {
+    "read_log": "a model reads text: the tool read_log is read_log_text, which has the bytes as base64, too",
     "follow_log": "a tool returns once: wait_command follows the log, reports progress and returns a digest",
     "follow_events": "a tool returns once: read_events continues from the cursor `after`",
 }
@@ -80,28 +81,26 @@ async def _run(call: Call, request: t.RunArguments) -> m.Reply:
     assert isinstance(started, m.RunReply)
     if not call.may_read_logs():
         return t.RunAnswer(command=started.command, digest=None, session_id=started.session.id, artifacts=[])
-    command, digest = await watch(call, started.command.id, request.wait_seconds)
+    command = await watch(call, started.command.id, request.wait_seconds)
+    found = await digest(call, command.id, request.max_tokens)
     listed = await call.service.artifacts.page(call.caller, m.SessionListRequest(session_id=command.session_id))
-    return t.RunAnswer(command=command, digest=digest, session_id=command.session_id, artifacts=listed.items)
+    return t.RunAnswer(command=command, digest=found, session_id=command.session_id, artifacts=listed.items)
 
 
 async def _wait(call: Call, request: t.WaitArguments) -> m.Reply:
     call.require("wait_command")
-    if call.may_read_logs():
-        command, digest = await watch(call, request.command_id, request.wait_seconds)
-        return t.CommandDigest(command=command, digest=digest)
-    waited = m.WaitCommand(command_id=request.command_id, timeout=request.wait_seconds)
-    return t.CommandDigest(command=await call.service.commands.wait(call.caller, waited), digest=None)
+    command = await watch(call, request.command_id, request.wait_seconds)
+    return t.CommandDigest(command=command, digest=await digest(call, command.id, request.max_tokens))
 
 
-async def _log_digest(call: Call, request: m.CommandRef) -> m.Reply:
-    call.require("read_log")
-    command = await call.service.commands.get(call.caller, request)
-    return t.CommandDigest(command=command, digest=await digest_so_far(call, command))
+async def _log_digest(call: Call, request: m.DigestLog) -> m.Reply:
+    call.require("digest_log")
+    command = await call.service.commands.get(call.caller, m.CommandRef(command_id=request.command_id))
+    return t.CommandDigest(command=command, digest=await digest(call, command.id, request.max_tokens))
 
 
 async def _session_logs(call: Call, request: t.SessionLogsArguments) -> m.Reply:
-    call.require("read_log", "list_commands")
+    call.require("digest_log", "list_commands")
     last: deque[m.CommandReply] = deque(maxlen=request.limit)
     after: int | None = 0
     while after is not None:
@@ -110,7 +109,10 @@ async def _session_logs(call: Call, request: t.SessionLogsArguments) -> m.Reply:
         last.extend(listed.items)
         after = listed.next_after
     return t.SessionLogs(
-        items=[t.CommandDigest(command=command, digest=await digest_so_far(call, command)) for command in last]
+        items=[
+            t.CommandDigest(command=command, digest=await digest(call, command.id, request.max_tokens))
+            for command in last
+        ]
     )
 
 
@@ -193,21 +195,14 @@ _ALL = [
     _of("cancel_command", "cancel_command", destructive=True),
     _of("signal_command", "signal_command", destructive=True),
     _of("write_stdin", "write_stdin"),
-    Tool(
-        name="read_log",
-        description="Part of a command's log: from a byte offset, the last lines (tail), or lines with a text (grep).",
-        request=t.ReadLogArguments,
-        reply=t.LogText,
-        run=read_text,
-        operation="read_log",
-        read_only=True,
-    ),
+    _of("read_log_text", "read_log"),
     Tool(
         name="log_digest",
         description="Digest of a log so far: first error, failing tests, tracebacks, repeats, first and last lines.",
-        request=m.CommandRef,
+        request=m.DigestLog,
         reply=t.CommandDigest,
         run=_log_digest,
+        operation="digest_log",
         read_only=True,
     ),
     _of("list_artifacts", "list_artifacts"),

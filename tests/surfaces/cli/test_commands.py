@@ -65,6 +65,37 @@ def _check_logs(terminal: Terminal, session: str, first: int, second: int) -> No
     assert (raw.out, raw.err) == ("", "e\n")
 
 
+def test_parts_of_a_log(terminal: Terminal, project: Callable[[], str]) -> None:
+    """``--tail``, ``--grep`` and ``--digest`` show a part of a command's log, and of each log of a session."""
+    name = project()
+    session = terminal("--json", "session", "create", "--repository", name, "--commit", "main").json["id"]
+    script = "for i in $(seq 300); do echo row $i; done; echo FAILED tests/a.py::test_x - boom; exit 1"
+    ran = terminal("--json", "command", "submit", session, "--", "sh", "-c", script).json["id"]
+    assert terminal("command", "wait", ran).status == 1
+    assert terminal("logs", ran, "--tail", 2, "--raw").out == "row 300\nFAILED tests/a.py::test_x - boom\n"
+    assert terminal("logs", ran, "--tail", 1, "-f").out.endswith("STDOUT: FAILED tests/a.py::test_x - boom\n")
+    assert terminal("logs", ran, "--grep", "^row [12]$").out == "row 1\nrow 2\n"
+    assert terminal("logs", ran, "-i", "-g", "ROW 9$", "-C", 1).out == "row 8\nrow 9\nrow 10\n"
+    assert terminal("logs", ran, "--tail", 3, "--grep", "row").out == "row 299\nrow 300\n"
+    found = terminal("--json", "logs", ran, "--grep", "boom").json
+    assert (found["command_id"], found["text"]) == (ran, "FAILED tests/a.py::test_x - boom")
+    nothing = terminal("logs", ran, "--grep", "no such line")
+    assert (nothing.status, nothing.out) == (1, "") and "no line matches 'no such line'" in nothing.err
+    wrong = terminal("logs", ran, "--grep", "(")
+    assert wrong.status == 2 and "'('" in wrong.err
+    digest = terminal("logs", ran, "--digest")
+    assert "failing tests (1):" in digest.out and "tests/a.py::test_x" in digest.out
+    assert terminal("--json", "logs", ran, "--digest", "--max-tokens", 200).json["text"] is None
+    both = terminal("logs", ran, "--digest", "--tail", 1)
+    assert both.status == 2 and "--digest and --tail do not go together" in both.err
+    title = f"command {ran}, nonzero_exit: sh -c "
+    assert terminal("session", "logs", session, "--digest").out.startswith(title)
+    lines = terminal("session", "logs", session, "--grep", "^row 3$").out.splitlines()
+    assert lines[0].startswith(title) and lines[1:] == ["row 3"]
+    assert terminal("session", "logs", session, "--tail", 1, "--raw").out == "FAILED tests/a.py::test_x - boom\n"
+    assert terminal("session", "logs", session, "--grep", "no such line").status == 1
+
+
 def test_a_secret_is_passed_on_and_kept_out_of_the_log(terminal: Terminal, project: Callable[[], str]) -> None:
     """``command run`` and ``command submit`` take ``--secret NAME``; a name that is not set is refused."""
     name = project()

@@ -319,3 +319,38 @@ def test_heartbeats_and_the_event_stream(tmp_path_factory: pytest.TempPathFactor
         eventually(lambda: served.followers == 0, what="the end of the followers")
     finally:
         served.close()
+
+
+def test_parts_for_a_reader(shared: Served) -> None:
+    """The last lines, matching lines and the digest of a log; each names offsets that fit the log's bytes."""
+    script = r"seq 2000; echo FAILED tests/a.py::test_x - boom; printf '\377end\n'; exit 1"
+    command = shared.run(shared.session(), "sh", "-c", script)
+    path = f"/commands/{command}/log"
+    whole = shared.admin.get(path).content
+    tail = answered(shared.admin.get(f"{path}/text", params={"tail": 1}), 200)
+    assert (tail["text"], tail["exact"], tail["ended"], tail["log_bytes"]) == ("\ufffdend\n", False, True, len(whole))
+    exact = answered(shared.admin.get(f"{path}/text", params={"tail": 1, "encoding": "base64"}), 200)
+    assert base64.b64decode(exact["text"]) == b"\xffend\n" == whole[exact["offset"] :]
+    found = answered(shared.admin.get(f"{path}/text", params={"grep": "^19+7$", "context": 1}), 200)
+    assert [(item["before"], item["text"], item["after"]) for item in found["matches"]] == [
+        (["196"], "197", ["198"]),
+        (["1996"], "1997", ["1998"]),
+    ]
+    assert whole[found["matches"][0]["offset"] : found["matches"][0]["end"]] == b"197"
+    digest = answered(shared.admin.get(f"{path}/digest", params={"max_tokens": 300}), 200)
+    assert [item["id"] for item in digest["failing"]] == ["tests/a.py::test_x"]
+    assert digest["omitted"]["lines"] == digest["lines"] - sum(x["count"] for x in digest["head"] + digest["tail"])
+    assert whole[digest["first_error"]["offset"] :].startswith(b"FAILED tests/a.py::test_x")
+    for name, query in (("grep", {"grep": "("}), ("tail", {"tail": 0}), ("max_tokens", {"max_tokens": 1})):
+        where = "digest" if name == "max_tokens" else "text"
+        assert name in refused(shared.admin.get(f"{path}/{where}", params=query), 422, "invalid_input")["message"]
+
+
+def test_a_log_that_is_not_there_yet_is_empty(served: Served) -> None:
+    """A command that waits for its turn has an empty text and an empty digest."""
+    session = served.session()
+    served.submit(session, "sleep", "600")
+    waiting = served.submit(session, "true")
+    text = answered(served.admin.get(f"/commands/{waiting}/log/text", params={"tail": 5}), 200)
+    assert (text["text"], text["ended"], text["log_bytes"]) == ("", False, 0)
+    assert answered(served.admin.get(f"/commands/{waiting}/log/digest"), 200)["end"] == 0

@@ -193,7 +193,7 @@ async def _read_log(folder: Path) -> None:
         second = await call(client, "read_log", command_id=command, grep="line", offset=first["next_offset"])
         assert second["matches"][0]["text"] == "line 3: grüße"
         tail = await call(client, "read_log", command_id=command, tail=2)
-        assert tail["text"] == "line 3000: grüße\nlast Words"
+        assert tail["text"] == "line 3000: grüße\nlast Words\n"
         assert expected.encode()[tail["offset"] :].startswith(b"line 3000")
         past = await call(client, "read_log", command_id=command, offset=10**9)
         assert (past["text"], past["next_offset"]) == ("", 10**9)

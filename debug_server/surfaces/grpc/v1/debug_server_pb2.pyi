@@ -728,6 +728,162 @@ class LogPage(_message.Message):
     ended: bool
     def __init__(self, pieces: _Optional[_Iterable[_Union[LogPiece, _Mapping]]] = ..., next_offset: _Optional[int] = ..., ended: _Optional[bool] = ...) -> None: ...
 
+class ReadLogTextRequest(_message.Message):
+    __slots__ = ("command_id", "offset", "tail", "grep", "ignore_case", "context", "max_matches", "limit", "encoding")
+    COMMAND_ID_FIELD_NUMBER: _ClassVar[int]
+    OFFSET_FIELD_NUMBER: _ClassVar[int]
+    TAIL_FIELD_NUMBER: _ClassVar[int]
+    GREP_FIELD_NUMBER: _ClassVar[int]
+    IGNORE_CASE_FIELD_NUMBER: _ClassVar[int]
+    CONTEXT_FIELD_NUMBER: _ClassVar[int]
+    MAX_MATCHES_FIELD_NUMBER: _ClassVar[int]
+    LIMIT_FIELD_NUMBER: _ClassVar[int]
+    ENCODING_FIELD_NUMBER: _ClassVar[int]
+    command_id: int
+    offset: int
+    tail: int
+    grep: str
+    ignore_case: bool
+    context: int
+    max_matches: int
+    limit: int
+    encoding: str
+    def __init__(self, command_id: _Optional[int] = ..., offset: _Optional[int] = ..., tail: _Optional[int] = ..., grep: _Optional[str] = ..., ignore_case: _Optional[bool] = ..., context: _Optional[int] = ..., max_matches: _Optional[int] = ..., limit: _Optional[int] = ..., encoding: _Optional[str] = ...) -> None: ...
+
+class LogText(_message.Message):
+    __slots__ = ("command_id", "offset", "next_offset", "log_bytes", "ended", "text", "exact", "skipped_bytes", "matches")
+    COMMAND_ID_FIELD_NUMBER: _ClassVar[int]
+    OFFSET_FIELD_NUMBER: _ClassVar[int]
+    NEXT_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    LOG_BYTES_FIELD_NUMBER: _ClassVar[int]
+    ENDED_FIELD_NUMBER: _ClassVar[int]
+    TEXT_FIELD_NUMBER: _ClassVar[int]
+    EXACT_FIELD_NUMBER: _ClassVar[int]
+    SKIPPED_BYTES_FIELD_NUMBER: _ClassVar[int]
+    MATCHES_FIELD_NUMBER: _ClassVar[int]
+    command_id: int
+    offset: int
+    next_offset: int
+    log_bytes: int
+    ended: bool
+    text: str
+    exact: bool
+    skipped_bytes: int
+    matches: _containers.RepeatedCompositeFieldContainer[LogMatch]
+    def __init__(self, command_id: _Optional[int] = ..., offset: _Optional[int] = ..., next_offset: _Optional[int] = ..., log_bytes: _Optional[int] = ..., ended: _Optional[bool] = ..., text: _Optional[str] = ..., exact: _Optional[bool] = ..., skipped_bytes: _Optional[int] = ..., matches: _Optional[_Iterable[_Union[LogMatch, _Mapping]]] = ...) -> None: ...
+
+class LogMatch(_message.Message):
+    __slots__ = ("offset", "end", "text", "before", "after")
+    OFFSET_FIELD_NUMBER: _ClassVar[int]
+    END_FIELD_NUMBER: _ClassVar[int]
+    TEXT_FIELD_NUMBER: _ClassVar[int]
+    BEFORE_FIELD_NUMBER: _ClassVar[int]
+    AFTER_FIELD_NUMBER: _ClassVar[int]
+    offset: int
+    end: int
+    text: str
+    before: _containers.RepeatedScalarFieldContainer[str]
+    after: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, offset: _Optional[int] = ..., end: _Optional[int] = ..., text: _Optional[str] = ..., before: _Optional[_Iterable[str]] = ..., after: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class DigestLogRequest(_message.Message):
+    __slots__ = ("command_id", "max_tokens")
+    COMMAND_ID_FIELD_NUMBER: _ClassVar[int]
+    MAX_TOKENS_FIELD_NUMBER: _ClassVar[int]
+    command_id: int
+    max_tokens: int
+    def __init__(self, command_id: _Optional[int] = ..., max_tokens: _Optional[int] = ...) -> None: ...
+
+class Digest(_message.Message):
+    __slots__ = ("start", "end", "lines", "text", "first_error", "failing", "failing_count", "tracebacks", "repeats", "head", "tail", "omitted")
+    START_FIELD_NUMBER: _ClassVar[int]
+    END_FIELD_NUMBER: _ClassVar[int]
+    LINES_FIELD_NUMBER: _ClassVar[int]
+    TEXT_FIELD_NUMBER: _ClassVar[int]
+    FIRST_ERROR_FIELD_NUMBER: _ClassVar[int]
+    FAILING_FIELD_NUMBER: _ClassVar[int]
+    FAILING_COUNT_FIELD_NUMBER: _ClassVar[int]
+    TRACEBACKS_FIELD_NUMBER: _ClassVar[int]
+    REPEATS_FIELD_NUMBER: _ClassVar[int]
+    HEAD_FIELD_NUMBER: _ClassVar[int]
+    TAIL_FIELD_NUMBER: _ClassVar[int]
+    OMITTED_FIELD_NUMBER: _ClassVar[int]
+    start: int
+    end: int
+    lines: int
+    text: str
+    first_error: Excerpt
+    failing: _containers.RepeatedCompositeFieldContainer[FailingTest]
+    failing_count: int
+    tracebacks: _containers.RepeatedCompositeFieldContainer[TracebackHead]
+    repeats: _containers.RepeatedCompositeFieldContainer[FoldedLine]
+    head: _containers.RepeatedCompositeFieldContainer[FoldedLine]
+    tail: _containers.RepeatedCompositeFieldContainer[FoldedLine]
+    omitted: Omitted
+    def __init__(self, start: _Optional[int] = ..., end: _Optional[int] = ..., lines: _Optional[int] = ..., text: _Optional[str] = ..., first_error: _Optional[_Union[Excerpt, _Mapping]] = ..., failing: _Optional[_Iterable[_Union[FailingTest, _Mapping]]] = ..., failing_count: _Optional[int] = ..., tracebacks: _Optional[_Iterable[_Union[TracebackHead, _Mapping]]] = ..., repeats: _Optional[_Iterable[_Union[FoldedLine, _Mapping]]] = ..., head: _Optional[_Iterable[_Union[FoldedLine, _Mapping]]] = ..., tail: _Optional[_Iterable[_Union[FoldedLine, _Mapping]]] = ..., omitted: _Optional[_Union[Omitted, _Mapping]] = ...) -> None: ...
+
+class Excerpt(_message.Message):
+    __slots__ = ("offset", "end", "text")
+    OFFSET_FIELD_NUMBER: _ClassVar[int]
+    END_FIELD_NUMBER: _ClassVar[int]
+    TEXT_FIELD_NUMBER: _ClassVar[int]
+    offset: int
+    end: int
+    text: str
+    def __init__(self, offset: _Optional[int] = ..., end: _Optional[int] = ..., text: _Optional[str] = ...) -> None: ...
+
+class FoldedLine(_message.Message):
+    __slots__ = ("offset", "end", "text", "count", "last")
+    OFFSET_FIELD_NUMBER: _ClassVar[int]
+    END_FIELD_NUMBER: _ClassVar[int]
+    TEXT_FIELD_NUMBER: _ClassVar[int]
+    COUNT_FIELD_NUMBER: _ClassVar[int]
+    LAST_FIELD_NUMBER: _ClassVar[int]
+    offset: int
+    end: int
+    text: str
+    count: int
+    last: str
+    def __init__(self, offset: _Optional[int] = ..., end: _Optional[int] = ..., text: _Optional[str] = ..., count: _Optional[int] = ..., last: _Optional[str] = ...) -> None: ...
+
+class FailingTest(_message.Message):
+    __slots__ = ("id", "framework", "offset", "end")
+    ID_FIELD_NUMBER: _ClassVar[int]
+    FRAMEWORK_FIELD_NUMBER: _ClassVar[int]
+    OFFSET_FIELD_NUMBER: _ClassVar[int]
+    END_FIELD_NUMBER: _ClassVar[int]
+    id: str
+    framework: str
+    offset: int
+    end: int
+    def __init__(self, id: _Optional[str] = ..., framework: _Optional[str] = ..., offset: _Optional[int] = ..., end: _Optional[int] = ...) -> None: ...
+
+class TracebackHead(_message.Message):
+    __slots__ = ("offset", "end", "text", "where")
+    OFFSET_FIELD_NUMBER: _ClassVar[int]
+    END_FIELD_NUMBER: _ClassVar[int]
+    TEXT_FIELD_NUMBER: _ClassVar[int]
+    WHERE_FIELD_NUMBER: _ClassVar[int]
+    offset: int
+    end: int
+    text: str
+    where: str
+    def __init__(self, offset: _Optional[int] = ..., end: _Optional[int] = ..., text: _Optional[str] = ..., where: _Optional[str] = ...) -> None: ...
+
+class Omitted(_message.Message):
+    __slots__ = ("lines", "failing", "tracebacks", "repeats", "skipped_bytes")
+    LINES_FIELD_NUMBER: _ClassVar[int]
+    FAILING_FIELD_NUMBER: _ClassVar[int]
+    TRACEBACKS_FIELD_NUMBER: _ClassVar[int]
+    REPEATS_FIELD_NUMBER: _ClassVar[int]
+    SKIPPED_BYTES_FIELD_NUMBER: _ClassVar[int]
+    lines: int
+    failing: int
+    tracebacks: int
+    repeats: int
+    skipped_bytes: int
+    def __init__(self, lines: _Optional[int] = ..., failing: _Optional[int] = ..., tracebacks: _Optional[int] = ..., repeats: _Optional[int] = ..., skipped_bytes: _Optional[int] = ...) -> None: ...
+
 class ListArtifactsRequest(_message.Message):
     __slots__ = ("session_id", "after", "limit", "order")
     SESSION_ID_FIELD_NUMBER: _ClassVar[int]
