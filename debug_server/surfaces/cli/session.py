@@ -16,7 +16,7 @@ from debug_server.client.session_logs import session_commands, session_pieces
 from debug_server.messages import CommandReply, SessionReply
 from debug_server.surfaces.cli.backend import Backend
 from debug_server.surfaces.cli.environment_options import Extras, Groups, Manifests, Python
-from debug_server.surfaces.cli.following import run_and_follow
+from debug_server.surfaces.cli.following import run_and_follow, submitted_text
 from debug_server.surfaces.cli.invocation import invocation
 from debug_server.surfaces.cli.log_lines import LogFormat, log_for, show
 from debug_server.surfaces.cli.log_views import (
@@ -114,7 +114,7 @@ def _open(
 def _print_submitted(backend: Backend, output: Output, submitted: Sequence[CommandReply]) -> int:
     for command in submitted:
         current = backend.ensure_started(command)
-        output.result(f"command {current.id} is {current.status}", current)
+        output.result(submitted_text(current), current)
     return 0
 
 
