@@ -160,6 +160,7 @@ def run_git(
     stdin: bytes = b"",
     timeout: float = DEFAULT_TIMEOUT,
     max_file_bytes: int | None = None,
+    max_memory_bytes: int | None = None,
     lock: int | None = None,
     on_cancel: OnCancel | None = None,
 ) -> GitResult:
@@ -187,8 +188,9 @@ def run_git(
         )
     except OSError as error:
         raise (ResourcesExhaustedError.of(error) or _not_started(error, cwd)) from error
+    limits = {resource.RLIMIT_FSIZE: max_file_bytes, resource.RLIMIT_AS: max_memory_bytes}
     with process, _killed_by(on_cancel, process):
-        return _finish(process, arguments, stdin=stdin, timeout=timeout, max_file_bytes=max_file_bytes)
+        return _finish(process, arguments, stdin=stdin, timeout=timeout, limits=limits)
 
 
 def _redirection(instead_of: tuple[str, str] | None) -> dict[str, str]:
@@ -233,12 +235,13 @@ def _finish(
     *,
     stdin: bytes,
     timeout: float,
-    max_file_bytes: int | None,
+    limits: Mapping[int, int | None],
 ) -> GitResult:
     try:
-        if max_file_bytes is not None:
-            with contextlib.suppress(ProcessLookupError):
-                resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (max_file_bytes, max_file_bytes))
+        for kind, most in limits.items():
+            if most is not None:
+                with contextlib.suppress(ProcessLookupError):
+                    resource.prlimit(process.pid, kind, (most, most))
         out, err = process.communicate(stdin, timeout=timeout)
     except subprocess.TimeoutExpired as error:
         raise WorktreePoolError(f"git {arguments[0]} did not end within {timeout:g} s and was stopped") from error
