@@ -87,9 +87,10 @@ async def http_client(server: Http, token: str | None = None, mode: str = "auto"
 
 
 @asynccontextmanager
-async def stdio_client(folder: Path, mode: str = "auto") -> AsyncIterator[Client]:
+async def stdio_client(folder: Path, mode: str = "auto", toolsets: str = "all") -> AsyncIterator[Client]:
     """A client of a child that it starts itself."""
-    child = StdioServerParameters(command=COMMAND[0], args=[*COMMAND[1:], "stdio"], env=environment(), cwd=folder)
+    arguments = [*COMMAND[1:], "stdio", toolsets]
+    child = StdioServerParameters(command=COMMAND[0], args=arguments, env=environment(), cwd=folder)
     async with Client(child, mode=mode, read_timeout_seconds=100) as client:
         yield client
 

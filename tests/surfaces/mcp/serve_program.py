@@ -40,7 +40,7 @@ def main() -> None:
         local.engine.start()
         try:
             if sys.argv[1] == "stdio":
-                run_stdio(local.service, toolsets=parse_toolsets(ALL))
+                run_stdio(local.service, toolsets=parse_toolsets(sys.argv[2] if len(sys.argv) > 2 else ALL))
             else:
                 asyncio.run(serve_http(local))
         finally:
