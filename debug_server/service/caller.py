@@ -45,8 +45,10 @@ class Caller:
         """ForbiddenError unless every scope is held."""
         if not self.holds(scopes):
             missing = [scope for scope in scopes if scope not in self.scopes]
+            asked = " ".join(f"--scope {scope}" for scope in scopes)
             raise ForbiddenError(
-                f"token {self.name!r} lacks the scope {missing[0]!r}: ask an admin for one that has it"
+                f"token {self.name!r} lacks the scope {missing[0]!r}: an admin makes one that has it with "
+                f"`debug-server token create NAME {asked}`"
             )
 
     def may_see(self, session: Session) -> bool:
