@@ -105,7 +105,9 @@ def _stored(patch: SessionPatch, patches_dir: Path) -> Iterator[Path]:
     fresh = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     try:
         patches_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
-        fresh.write_bytes(patch.data)
+        # With paths.patches in a folder that others may enter, its mode keeps them from reading it.
+        with open(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "wb") as file:  # noqa: PTH123
+            file.write(patch.data)
     except OSError as error:
         fresh.unlink(missing_ok=True)
         raise PatchApplicationError(f"the patch cannot be stored in {patches_dir}: {error.strerror}") from error

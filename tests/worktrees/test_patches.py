@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Callable
 from pathlib import Path
 
@@ -194,6 +195,14 @@ def test_memory_of_a_patch(workspace: Path, base: Path, size: str, monkeypatch: 
     with pytest.raises(PatchApplicationError, match="need more than 96 MiB of memory"):
         apply_patch(workspace, SessionPatch(diff), patches_dir=base / "patches")
     assert sorted(path.name for path in workspace.iterdir()) == before
+
+
+def test_stored_patch_is_private(workspace: Path, base: Path) -> None:
+    """Other users cannot read a stored patch, also in a folder that they may enter."""
+    (base / "open").mkdir(mode=0o755)
+    added = "--- /dev/null\n+++ b/fresh\n@@ -0,0 +1 @@\n+x\n"
+    kept = apply_patch(workspace, SessionPatch(added), patches_dir=base / "open")
+    assert stat.S_IMODE(kept.stat().st_mode) == 0o600
 
 
 def test_refused_patch_is_not_stored(workspace: Path, base: Path) -> None:
