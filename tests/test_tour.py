@@ -183,10 +183,18 @@ def test_mcp_configurations_work_as_pasted(terminals: Terminals, tmp_path: Path)
     async def ask(configured: dict[str, Any]) -> Any:
         async with _client(configured, environ, tmp_path) as client:
             assert {"run", "read_log"} <= {tool.name for tool in (await client.list_tools()).tools}
+        async with _client(_with_events(configured), environ, tmp_path) as client:
             return (await call(client, "who_am_i"))["name"]
 
     snippets = [json.loads(terminals.typed(text))["mcpServers"]["debug-server"] for text in fences("json")]
     assert [asyncio.run(ask(item)) for item in snippets] == ["local", "admin", "admin"]
+
+
+def _with_events(configured: dict[str, Any]) -> dict[str, Any]:
+    """The configuration with one more set of tools, which has who_am_i."""
+    if "command" in configured:
+        return {**configured, "args": [*configured["args"], "--toolsets", "core,events"]}
+    return {**configured, "url": f"{configured['url']}?toolsets=core,events"}
 
 
 @contextlib.asynccontextmanager
