@@ -149,6 +149,16 @@ class Notice(NamedTuple):
     waits: bool = False  # whether that command waits to be claimed
 
 
+class EventHead(NamedTuple):
+    """What an event is about, for readers of many events that need no more."""
+
+    seq: int
+    kind: str
+    session_id: int | None
+    command_id: int | None
+    subject: str | None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Event:
     """A durable, numbered fact."""

@@ -12,7 +12,7 @@ from contextlib import asynccontextmanager, suppress
 from typing import Literal
 
 from debug_server.errors import DebugServerError
-from debug_server.model import Event, Notice
+from debug_server.model import EventHead, Notice
 from debug_server.store import MetadataStore
 
 POLL_SECONDS = 0.25  # how often events of other processes are polled
@@ -20,7 +20,7 @@ _PAGE = 1000
 
 Subject = tuple[Literal["command", "session", "anything"], int]
 ANYTHING: Subject = ("anything", 0)
-ReadEvents = Callable[[int, int], Awaitable[list[Event]]]
+ReadEvents = Callable[[int, int], Awaitable[list[EventHead]]]
 LastEvent = Callable[[], Awaitable[int]]
 
 
@@ -93,7 +93,7 @@ class Wakeups:
                 for event in events:
                     self._wake(_subjects(Notice(event.kind, event.session_id, event.command_id)))
 
-    async def _events(self, after: int) -> list[Event]:
+    async def _events(self, after: int) -> list[EventHead]:
         try:
             return await self._read(after, _PAGE)
         except DebugServerError:  # the store is unavailable: waiters read it themselves and get the error
