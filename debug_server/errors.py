@@ -43,7 +43,8 @@ DebugServerError
 from __future__ import annotations
 
 import errno
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 
@@ -53,14 +54,33 @@ class DebugServerError(Exception):
     code = "internal_error"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FieldViolation:
+    """One wrong field of a request."""
+
+    field: str
+    reason: str  # with the value, unless it is long or may be secret
+
+    @property
+    def message(self) -> str:
+        """The field and the reason, as one phrase."""
+        return f"{self.field}: {self.reason}"
+
+
 class InvalidInputError(DebugServerError, ValueError):
-    """A value from the caller is wrong; ``field`` names it if the request has fields."""
+    """A value from the caller is wrong; if the request has fields, ``violations`` has each wrong one.
+
+    ``field`` names the first of them.
+    """
 
     code = "invalid_input"
 
-    def __init__(self, message: str = "", *, field: str | None = None) -> None:
+    def __init__(
+        self, message: str = "", *, field: str | None = None, violations: Sequence[FieldViolation] = ()
+    ) -> None:
         super().__init__(message)
-        self.field = field
+        self.field = field or (violations[0].field if violations else None)
+        self.violations = tuple(violations)
 
 
 class ConfigurationError(InvalidInputError):

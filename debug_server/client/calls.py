@@ -565,9 +565,11 @@ def submit_task(
     )
 
 
-def list_tasks(*, after: int = 0, limit: int | None = None, status: str | None = None) -> Call[TaskList]:
+def list_tasks(
+    *, after: int = 0, limit: int | None = None, status: str | None = None, order: str | None = None
+) -> Call[TaskList]:
     """List the caller's tasks, a page at a time."""
-    return _call("list_tasks", TaskList, after=after or None, limit=limit, status=status)
+    return _call("list_tasks", TaskList, after=after or None, limit=limit, status=status, order=order)
 
 
 def get_task(task_id: str) -> Call[RunnerTask]:

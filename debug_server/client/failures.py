@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import ssl
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import httpx
@@ -15,6 +15,7 @@ from debug_server.errors import (
     ConfigurationError,
     DebugServerError,
     DiskFullError,
+    FieldViolation,
     ForbiddenError,
     InvalidInputError,
     NotFoundError,
@@ -70,6 +71,10 @@ def error_from_response(response: httpx.Response, *, operation: str | None = Non
         text = f"{text}. Set DEBUG_SERVER_TOKEN, pass token=, or run `debug-server configure`"
     if issubclass(cls, RangeNotSatisfiableError):
         return cls(text, size=_size(response))
+    if issubclass(cls, InvalidInputError) and (violations := _violations(fields)):
+        return cls(text, violations=violations)
+    if issubclass(cls, InvalidInputError) and isinstance(field := fields.get("field"), str):
+        return cls(text, field=field)
     if issubclass(cls, UnavailableError):
         return cls(text, retry_after=retry_after(response) or 1.0)
     return cls(text)
@@ -93,6 +98,12 @@ def _error_object(response: httpx.Response) -> dict[str, Any]:
     except (ValueError, TypeError, KeyError):
         return {}
     return found if isinstance(found, dict) else {}
+
+
+def _violations(fields: Mapping[str, Any]) -> list[FieldViolation]:
+    given = fields.get("violations")
+    found = [one for one in given if isinstance(one, dict)] if isinstance(given, list) else []
+    return [FieldViolation(field=str(one.get("field")), reason=str(one.get("reason"))) for one in found]
 
 
 def _size(response: httpx.Response) -> int:

@@ -1,52 +1,122 @@
-"""The faults of an invalid request: field, reason and value."""
+"""What is wrong with an invalid request: each field with the reason, the value and an example."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import json
+import types
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeVar, Union, get_args, get_origin
 
-from pydantic import ValidationError
+from pydantic import AliasChoices, BaseModel, ValidationError
 
+from debug_server.errors import FieldViolation, InvalidInputError
+from debug_server.messages.fields import FieldDoc, doc_of
+
+M = TypeVar("M", bound=BaseModel)
 # Values of these fields, and those inside them, may be secrets.
 _SECRET_FIELDS = frozenset(
     {"env", "data", "patch", "settings", "metadata", "prompt", "status_callback_token", "sandbox"}
 )
 _SHOWN_CHARACTERS = 80  # of a value
 _SHOWN_FAULTS = 5
+_WHOLE_NUMBER, _NUMBER, _BOOLEAN = "must be a whole number", "must be a number", "must be true or false"
+# The library's types of errors in our words; others keep the library's text.
+_REASONS = {
+    "int_type": _WHOLE_NUMBER,
+    "int_parsing": _WHOLE_NUMBER,
+    "int_from_float": _WHOLE_NUMBER,
+    "float_type": _NUMBER,
+    "float_parsing": _NUMBER,
+    "bool_type": _BOOLEAN,
+    "bool_parsing": _BOOLEAN,
+    "string_type": "must be a string",
+    "list_type": "must be a list",
+    "dict_type": "must be an object",
+    "model_type": "must be an object",
+    "model_attributes_type": "must be an object",
+    "greater_than": "must be greater than {gt:.15g}",
+    "greater_than_equal": "must be at least {ge:.15g}",
+    "less_than": "must be less than {lt:.15g}",
+    "less_than_equal": "must be at most {le:.15g}",
+    "string_too_short": "must not be empty",
+    "string_too_long": "must have at most {max_length} characters",
+    "string_pattern_mismatch": "must match {pattern}",
+    "too_short": "must not be empty",
+    "too_long": "must have at most {max_length} items",
+    "literal_error": "must be {expected}",
+    "enum": "must be {expected}",
+}
+_NO_EXAMPLE = frozenset({"unknown_name", "limit_name", "nul"})  # their reasons say what to write
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FieldError:
-    """One wrong field."""
-
-    field: str
-    reason: str  # with the value, unless it is long or may be secret
-
-    @property
-    def message(self) -> str:
-        """The field and the reason, as one phrase."""
-        return f"{self.field}: {self.reason}"
+def validated(kind: type[M], fields: object, *, strict: bool | None = None, whole: str = "body") -> M:
+    """The fields as a message; InvalidInputError names every wrong one."""
+    try:
+        return kind.model_validate(fields, strict=strict)
+    except ValidationError as error:
+        raise invalid_request(error, kind, whole=whole) from error
 
 
-def faults_of(error: ValidationError, *, whole: str = "body") -> Sequence[FieldError]:
-    """Every fault; a fault without a field gets the field name ``whole``."""
-    found = error.errors(include_url=False, include_context=False)
-    return [_fault(".".join(map(str, item["loc"])) or whole, item["msg"], item["input"]) for item in found]
+def invalid_request(error: ValidationError, kind: type[BaseModel], *, whole: str = "body") -> InvalidInputError:
+    """The error for fields that are no ``kind``."""
+    return InvalidInputError(sentence_of(error, kind, whole=whole), violations=faults_of(error, kind, whole=whole))
 
 
-def sentence_of(error: ValidationError, *, whole: str = "body") -> str:
+def faults_of(
+    error: ValidationError, kind: type[BaseModel] | None = None, *, whole: str = "body"
+) -> Sequence[FieldViolation]:
+    """Every fault; one without a field gets the field name ``whole``. Examples come from the fields of ``kind``."""
+    found = error.errors(include_url=False)
+    return [_fault(item, ".".join(map(str, item["loc"])) or whole, kind) for item in found]
+
+
+def sentence_of(error: ValidationError, kind: type[BaseModel] | None = None, *, whole: str = "body") -> str:
     """The first few faults in one line."""
-    faults = faults_of(error, whole=whole)
+    faults = faults_of(error, kind, whole=whole)
     shown = [fault.message for fault in faults[:_SHOWN_FAULTS]]
     return "; ".join([*shown, "..."] if len(faults) > len(shown) else shown)
 
 
-def _fault(field: str, message: str, value: object) -> FieldError:
-    text = message.removeprefix("Value error, ")
-    shown = _shown(value) if field.partition(".")[0] not in _SECRET_FIELDS else ""
-    return FieldError(field=field, reason=f"{text[:1].lower()}{text[1:]}{shown}")
+def _fault(item: Mapping[str, Any], name: str, kind: type[BaseModel] | None) -> FieldViolation:
+    if words := _REASONS.get(item["type"]):
+        reason = words.format(**item.get("ctx", {}))
+    else:
+        text = item["msg"].removeprefix("Value error, ")
+        reason = f"{text[:1].lower()}{text[1:]}"
+    shown = "" if name.partition(".")[0] in _SECRET_FIELDS or item["type"] == "missing" else _shown(item["input"])
+    example = _example(kind, item["loc"]) if kind is not None and item["type"] not in _NO_EXAMPLE else ""
+    return FieldViolation(field=name, reason=f"{reason}{shown}{example}")
 
 
 def _shown(value: object) -> str:
     text = repr(value)
     return f", not {text}" if isinstance(value, str | int | float) and len(text) <= _SHOWN_CHARACTERS else ""
+
+
+def _example(kind: type[BaseModel], location: Sequence[int | str]) -> str:
+    """An example of the field at ``location``."""
+    model: type[BaseModel] | None = kind
+    found: FieldDoc | None = None
+    for name in location:
+        if isinstance(name, int):
+            continue  # an item of the list before it
+        known = _field(model, name) if model is not None else None
+        if model is None or known is None:
+            return ""
+        found, model = doc_of(model.__name__, known), _model_in(model.model_fields[known].annotation)
+    return f", for example {json.dumps(found.example)}" if found is not None and found.example is not None else ""
+
+
+def _field(model: type[BaseModel], name: str) -> str | None:
+    """The field that has this name, or this other name."""
+    for known, field in model.model_fields.items():
+        alias = field.validation_alias
+        if name == known or (isinstance(alias, AliasChoices) and name in alias.choices):
+            return known
+    return None
+
+
+def _model_in(annotation: object) -> type[BaseModel] | None:
+    """The message that a field holds, if it holds one."""
+    options = get_args(annotation) if get_origin(annotation) in (Union, types.UnionType) else (annotation,)
+    return next((item for item in options if isinstance(item, type) and issubclass(item, BaseModel)), None)

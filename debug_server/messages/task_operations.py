@@ -47,7 +47,7 @@ _ROWS = (
         SESSIONS_WRITE,
         keyed=True,
     ),
-    _row("list_tasks", "GET /tasks", (TaskPage, TaskList), "List the caller's tasks, oldest first.", SESSIONS_READ),
+    _row("list_tasks", "GET /tasks", (TaskPage, TaskList), "List the caller's tasks.", SESSIONS_READ),
     _row("get_task", "GET /tasks/{task_id}", (TaskId, RunnerTask), "Get a task.", SESSIONS_READ),
     _row(
         "wait_task",

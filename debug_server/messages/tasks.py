@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BeforeValidator, Field, computed_field
 
-from debug_server.messages.base import Items, PageRequest, Reply, Request
+from debug_server.messages.base import Items, ListRequest, Reply, Request
 
 MAX_PROMPT_BYTES = 1 << 20
 _MAX_TEXT = 4096
@@ -218,7 +218,7 @@ class TaskId(Request):
     task_id: Identifier
 
 
-class TaskPage(PageRequest):
+class TaskPage(ListRequest):
     """A page of the list."""
 
     status: TaskStatus | None = None

@@ -4,6 +4,7 @@ from debug_server.model.claims import Claim
 from debug_server.model.command import Command, CommandStatus, check_transition, status_for
 from debug_server.model.command_search import CommandSearch, FoundCommand
 from debug_server.model.command_spec import CommandSpec
+from debug_server.model.durations import parse_duration
 from debug_server.model.exit import ExitReason, ExitRecord
 from debug_server.model.limits import LIMITS, Limit, Limits, Unit, parse_size
 from debug_server.model.lists import check_argv, check_list
@@ -82,6 +83,7 @@ __all__ = [
     "check_list",
     "check_name",
     "check_transition",
+    "parse_duration",
     "parse_size",
     "status_for",
     "without_credentials",

@@ -41,8 +41,10 @@ class Caller:
         """ForbiddenError unless every scope is held."""
         missing = [] if self.is_admin else [scope for scope in scopes if scope not in self.scopes]
         if missing:
+            asked = " ".join(f"--scope {scope}" for scope in scopes)
             raise ForbiddenError(
-                f"token {self.name!r} lacks the scope {missing[0]!r}: ask an admin for one that has it"
+                f"token {self.name!r} lacks the scope {missing[0]!r}: an admin makes one that has it with "
+                f"`debug-server token create NAME {asked}`"
             )
 
     def may_see(self, session: Session) -> bool:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import binascii
 import os
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -279,5 +278,5 @@ def _data(request: m.WriteStdin) -> bytes:
         return request.data.encode("utf-8", "surrogatepass")
     try:
         return base64.b64decode(request.data, validate=True)
-    except binascii.Error as error:
+    except ValueError as error:  # also for characters that are not ASCII
         raise InvalidInputError(f"data of write {request.write_id!r} is not base64: {error}") from error

@@ -130,6 +130,10 @@ class ForegroundRun:
             return self._recorded_reply(str(error))
         return RunReply(command_id=result.command_id, exit=result.exit, log_path=result.log_path)
 
+    def command_id(self) -> int:
+        """The id of the command, once it has a row."""
+        return self._store.commands.in_session(self.session.id)[-1].id
+
     def interrupted_reply(self) -> RunReply:
         """How the command ended when its caller was interrupted."""
         return self._recorded_reply("interrupted")

@@ -8,6 +8,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
 
 from debug_server.config.cron import Rule
 from debug_server.engine.schedules import ScheduledAction
@@ -71,13 +73,15 @@ class SubjectRunVerbs(Verbs):
         session = await self._read(self._store.sessions.get, session_id)
         return RunRows(session=session, command=(await self._read(self._store.commands.in_session, session_id))[0])
 
-    async def page(self, caller: Caller, prefix: str, *, after: int, limit: int) -> list[RunRows]:
-        """Runs whose subject begins with ``prefix``, oldest first: the caller's, or all for an admin."""
+    async def page(self, caller: Caller, prefix: str, *, after: int, limit: int, newest: bool = False) -> list[RunRows]:
+        """Runs whose subject begins with ``prefix``: the caller's, or all for an admin."""
         owner = None if caller.is_admin else caller.token_id
-        return await self._call(self._rows, prefix, owner, after, limit)
+        return await self._call(
+            partial(self._rows, prefix, owner_token_id=owner, after=after, limit=limit, newest=newest)
+        )
 
-    def _rows(self, prefix: str, owner: int | None, after: int, limit: int) -> list[RunRows]:
-        rows = self._store.commands.by_subject_prefix(prefix, owner_token_id=owner, after=after, limit=limit)
+    def _rows(self, prefix: str, **asked: Any) -> list[RunRows]:
+        rows = self._store.commands.by_subject_prefix(prefix, **asked)
         return [RunRows(session=self._store.sessions.get(row.session_id), command=row) for row in rows]
 
     async def wait(self, run: RunRows, seconds: float) -> RunRows:

@@ -221,15 +221,22 @@ class Commands(Table):
         return command_from(row)
 
     def by_subject_prefix(
-        self, prefix: str, *, owner_token_id: int | None = None, after: int = 0, limit: int = 100
+        self,
+        prefix: str,
+        *,
+        owner_token_id: int | None = None,
+        after: int = 0,
+        limit: int = 100,
+        newest: bool = False,
     ) -> list[Command]:
-        """Commands whose subject begins with ``prefix``, with an id above ``after``, oldest first."""
+        """Commands whose subject begins with ``prefix``, after an id, in that order or newest first."""
+        beyond, order = keyset("commands.id", after, newest=newest)
         terms, params = filters(
-            ("commands.id > ?", after),
+            beyond,
             ("substr(commands.subject, 1, length(CAST(? AS TEXT))) = ?", prefix, prefix),
             ("sessions.owner_token_id = ?", owner_token_id),
         )
-        sql = f"{_WITH_SESSION} WHERE commands.subject IS NOT NULL AND {terms} ORDER BY commands.id LIMIT ?"
+        sql = f"{_WITH_SESSION} WHERE commands.subject IS NOT NULL AND {terms} {order} LIMIT ?"
         return [command_from(row) for row in self._all(sql, (*params, limit))]
 
     def count_unfinished(self, token_id: int) -> int:

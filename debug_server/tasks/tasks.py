@@ -119,9 +119,11 @@ class Tasks:
         return await self._view(await self._find(caller, request.task_id))
 
     async def list(self, caller: Caller, request: TaskPage) -> TaskList:
-        """The caller's tasks, oldest first."""
+        """The caller's tasks."""
         caller.require((SESSIONS_READ,))
-        rows = await self._service.subject_runs.page(caller, views.PREFIX, after=request.after, limit=request.limit + 1)
+        rows = await self._service.subject_runs.page(
+            caller, views.PREFIX, after=request.after, limit=request.limit + 1, newest=request.newest
+        )
         page, following = one_page(rows, request.limit, lambda row: row.command.id)
         items = [views.task(row, ends=_NO_OUTPUT) for row in page]
         wanted = [item for item in items if request.status in (None, item.status)]

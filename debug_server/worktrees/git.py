@@ -7,8 +7,10 @@ import errno
 import os
 import re
 import resource
+import select
 import signal
 import subprocess
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -23,6 +25,7 @@ DEFAULT_TIMEOUT = 120.0
 # Returns a context manager: a cancellation during its block calls the given function.
 OnCancel = Callable[[Callable[[], object]], AbstractContextManager[None]]
 _MAX_LINES, _MAX_LINE_CHARACTERS = 8, 400
+_PIECE = 1 << 16  # bytes that are read at once
 
 _PASSED_VARIABLES = (
     *("PATH", "HOME", "TMPDIR", "SSH_AUTH_SOCK", "SSL_CERT_FILE", "SSL_CERT_DIR", "GIT_SSL_CAINFO"),
@@ -160,6 +163,7 @@ def run_git(
     stdin: bytes = b"",
     timeout: float = DEFAULT_TIMEOUT,
     max_file_bytes: int | None = None,
+    max_memory_bytes: int | None = None,
     lock: int | None = None,
     on_cancel: OnCancel | None = None,
 ) -> GitResult:
@@ -172,10 +176,72 @@ def run_git(
 
     git inherits the descriptor ``lock``: if we are killed, the lock is held until git has ended too.
     """
+    process = _start(arguments, place, instead_of=instead_of, lock=lock)
+    limits = {resource.RLIMIT_FSIZE: max_file_bytes, resource.RLIMIT_AS: max_memory_bytes}
+    with process, _killed_by(on_cancel, process):
+        return _finish(process, arguments, stdin=stdin, timeout=timeout, limits=limits)
+
+
+def scan_git(
+    *arguments: str,
+    place: GitPlace,
+    more: Callable[[bytes], bool],
+    separator: bytes = b"\n",
+    timeout: float = DEFAULT_TIMEOUT,
+) -> GitResult:
+    """Run git and give each line that it prints to ``more``, for output that may be larger than memory.
+
+    Once ``more`` returns False git is killed: its status is then -SIGKILL. Errors as of ``run_git``; the result has no
+    stdout.
+    """
+    with _start(arguments, place) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        try:
+            for line in _lines(process.stdout.fileno(), separator, time.monotonic() + timeout):
+                if not more(line):
+                    process.kill()
+                    break
+            error = process.stderr.read()
+            process.wait()
+        except TimeoutError as late:
+            raise _not_in_time(arguments, timeout) from late
+        finally:
+            if process.returncode is None:
+                process.kill()
+    return _result(process.returncode, b"", error)
+
+
+def _lines(descriptor: int, separator: bytes, deadline: float) -> Iterator[bytes]:
+    """The lines of a pipe; TimeoutError when there is nothing to read at the deadline."""
+    poller = select.poll()
+    poller.register(descriptor, select.POLLIN)
+    begun = b""
+    while True:
+        if not poller.poll(max(deadline - time.monotonic(), 0) * 1000):
+            raise TimeoutError
+        data = os.read(descriptor, _PIECE)
+        *lines, begun = (begun + data).split(separator)
+        yield from lines
+        if not data:
+            break
+        if time.monotonic() > deadline:
+            raise TimeoutError
+    if begun:
+        yield begun
+
+
+def _start(
+    arguments: tuple[str, ...],
+    place: GitPlace | None,
+    *,
+    instead_of: tuple[str, str] | None = None,
+    lock: int | None = None,
+) -> subprocess.Popen[bytes]:
     env = {**_environment(), **(place.variables() if place else {}), **_redirection(instead_of)}
     cwd = (place.work_tree or place.git_dir) if place else Path("/")
     try:
-        process = subprocess.Popen(
+        return subprocess.Popen(
             ["git", *arguments],
             cwd=cwd,
             env=env,
@@ -187,8 +253,6 @@ def run_git(
         )
     except OSError as error:
         raise (ResourcesExhaustedError.of(error) or _not_started(error, cwd)) from error
-    with process, _killed_by(on_cancel, process):
-        return _finish(process, arguments, stdin=stdin, timeout=timeout, max_file_bytes=max_file_bytes)
 
 
 def _redirection(instead_of: tuple[str, str] | None) -> dict[str, str]:
@@ -233,22 +297,29 @@ def _finish(
     *,
     stdin: bytes,
     timeout: float,
-    max_file_bytes: int | None,
+    limits: Mapping[int, int | None],
 ) -> GitResult:
     try:
-        if max_file_bytes is not None:
-            with contextlib.suppress(ProcessLookupError):
-                resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (max_file_bytes, max_file_bytes))
+        for kind, most in limits.items():
+            if most is not None:
+                with contextlib.suppress(ProcessLookupError):
+                    resource.prlimit(process.pid, kind, (most, most))
         out, err = process.communicate(stdin, timeout=timeout)
     except subprocess.TimeoutExpired as error:
-        raise WorktreePoolError(f"git {arguments[0]} did not end within {timeout:g} s and was stopped") from error
+        raise _not_in_time(arguments, timeout) from error
     finally:
         if process.returncode is None:
             os.killpg(process.pid, signal.SIGKILL)
             process.wait()
-    result = GitResult(
-        returncode=process.returncode, stdout=out, stderr=without_credentials(err.decode(errors="replace"))
-    )
+    return _result(process.returncode, out, err)
+
+
+def _not_in_time(arguments: tuple[str, ...], timeout: float) -> WorktreePoolError:
+    return WorktreePoolError(f"git {arguments[0]} did not end within {timeout:g} s and was stopped")
+
+
+def _result(status: int, out: bytes, err: bytes) -> GitResult:
+    result = GitResult(returncode=status, stdout=out, stderr=without_credentials(err.decode(errors="replace")))
     if result.exhausted:  # callers must not take it for a patch that does not apply, or for an unreachable remote
         raise ResourcesExhaustedError(
             "git could not create another process or thread (limit of processes reached): retry later"

@@ -14,7 +14,7 @@ from pathlib import Path
 from debug_server.disk import make_private, remove_tree
 from debug_server.errors import InvalidInputError, RemoteUnreachableError, UnknownCommitError, WorktreePoolError
 from debug_server.model import without_credentials
-from debug_server.worktrees.git import ALLOWED_PROTOCOLS, GitPlace, GitResult, error_for, require, run_git
+from debug_server.worktrees.git import ALLOWED_PROTOCOLS, GitPlace, GitResult, error_for, require, run_git, scan_git
 from debug_server.worktrees.locks import file_lock
 from debug_server.worktrees.repository_trust import OWN_USER_ONLY, Trust
 from debug_server.worktrees.repository_view import remote_view
@@ -120,14 +120,32 @@ class Mirror:
 
     def check_size(self, commit: str, most: int) -> None:
         """WorktreePoolError if all files of the commit together exceed ``most`` bytes."""
-        listed = self._read("ls-tree", "-r", "-l", "--full-tree", commit)
-        lines = require(listed, f"the files of {commit} cannot be listed").splitlines()
-        total = sum(int(size) for size in (line.split(None, 4)[3] for line in lines) if size != b"-")
+        total = self._tree_bytes(commit, most)
         if total > most:
             raise WorktreePoolError(
-                f"the files of {commit} have {total} bytes, more than max_tree_bytes ({most}): raise it, or choose "
-                "another commit"
+                f"the files of {commit} have at least {total} bytes, more than max_tree_bytes ({most}): raise it, or "
+                "choose another commit"
             )
+
+    def _tree_bytes(self, commit: str, most: int) -> int:
+        """The size of all files, counted until it exceeds ``most``: a few folders can name billions of files."""
+        total = 0
+
+        def add(line: bytes) -> bool:
+            nonlocal total
+            size = line.split(None, 4)[3]
+            total += int(size) if size != b"-" else 0
+            return total <= most
+
+        arguments = ("ls-tree", "-r", "-l", "--full-tree", commit)
+        listed = scan_git(*arguments, place=self.place, more=add)
+        if total <= most and listed.corrupt:
+            self.rebuild()
+            total = 0
+            listed = scan_git(*arguments, place=self.place, more=add)
+        if total <= most:
+            require(listed, f"the files of {commit} cannot be listed")
+        return total
 
     def check_out(self, commit: str, place: GitPlace) -> None:
         """Write the commit's files to ``place``; a broken mirror is rebuilt once."""

@@ -7,7 +7,8 @@ import os
 import re
 import secrets
 import stat
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,6 +18,11 @@ from debug_server.worktrees.gitdir import empty_gitdir
 from debug_server.worktrees.patch_text import PLAIN_DIFF, FileChange, read_patch
 
 _FAILED_AT = re.compile(r"^error: patch failed: (?P<path>.*):(?P<line>\d+)$", re.MULTILINE)
+_MEMORY_SHORT = re.compile(r"out of memory|cannot allocate memory", re.IGNORECASE)
+# git apply holds every file of a patch in memory, before and after the change, and so do we before it. Without a limit
+# a patch of a few MiB could take all of the machine's memory and disk: zeros are packed a thousandfold, and a line
+# copies a file.
+_MAX_MEMORY = 1 << 30
 _REFUSED = re.compile(r"^error: (?P<path>.*): (?P<why>[^:]+)$", re.MULTILINE)
 
 
@@ -52,33 +58,64 @@ def apply_patch(workspace: Path, patch: SessionPatch, *, patches_dir: Path, on_c
     changes = read_patch(patch.data)
     paths = sorted({path for change in changes for path in change.paths})
     _refuse_links(workspace, paths)
-    kept = store_patch(patch, patches_dir)
+    if sum(_size(workspace / path) for path in paths) > _MAX_MEMORY:
+        raise _too_large()
+    with _stored(patch, patches_dir) as kept:
+        _apply(workspace, patch, changes, paths, patches_dir=patches_dir, on_cancel=on_cancel)
+    return kept
+
+
+def _apply(
+    workspace: Path,
+    patch: SessionPatch,
+    changes: Sequence[FileChange],
+    paths: Sequence[str],
+    *,
+    patches_dir: Path,
+    on_cancel: OnCancel | None,
+) -> None:
     # The workspace's own gitdir is not read: its configuration may name programs to run.
     place = GitPlace(git_dir=empty_gitdir(patches_dir), work_tree=workspace)
     before = {path: _read_entry(workspace / path) for path in paths}
     # git apply checks the whole patch before it writes the first file; a separate --check would cost a process more.
-    applied = run_git("apply", "--whitespace=nowarn", "-", place=place, stdin=patch.data, on_cancel=on_cancel)
+    arguments = ("apply", "--whitespace=nowarn", "-")
+    applied = run_git(*arguments, place=place, stdin=patch.data, max_memory_bytes=_MAX_MEMORY, on_cancel=on_cancel)
     if not applied.ok:
         # git failed after its check: the disk is full, or the files changed meanwhile.
         _restore(workspace, {path: old for path, old in before.items() if _read_entry(workspace / path) != old})
         raise _error_for(applied, changes)
-    return kept
 
 
 def store_patch(patch: SessionPatch, patches_dir: Path) -> Path:
-    """Store the patch as ``<sha256[:12]>.patch``, also if it does not apply later."""
+    """Store the patch as ``<sha256[:12]>.patch``."""
+    with _stored(patch, patches_dir) as path:
+        return path
+
+
+@contextmanager
+def _stored(patch: SessionPatch, patches_dir: Path) -> Iterator[Path]:
+    """Where the patch is stored once the block has succeeded; the space for it is taken before.
+
+    After a failure nothing of it is left: no row names a patch that does not apply, so nobody would remove it.
+    """
     path = _patch_path(patch.sha256, patches_dir)
     if _is_kept(path, patch):
-        return path
+        yield path
+        return
     fresh = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     try:
         patches_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
-        fresh.write_bytes(patch.data)
-        fresh.rename(path)
+        # With paths.patches in a folder that others may enter, its mode keeps them from reading it.
+        with open(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "wb") as file:  # noqa: PTH123
+            file.write(patch.data)
     except OSError as error:
         fresh.unlink(missing_ok=True)
         raise PatchApplicationError(f"the patch cannot be stored in {patches_dir}: {error.strerror}") from error
-    return path
+    try:
+        yield path
+        fresh.rename(path)
+    finally:
+        fresh.unlink(missing_ok=True)
 
 
 def load_patch(sha256: str, patches_dir: Path) -> SessionPatch:
@@ -111,6 +148,13 @@ def _refuse_links(workspace: Path, paths: Sequence[str]) -> None:
                 raise PatchApplicationError(f"the patch names {path!r}: {str(parent)!r} is a symbolic link")
 
 
+def _size(path: Path) -> int:
+    try:
+        return path.lstat().st_size
+    except (FileNotFoundError, NotADirectoryError):
+        return 0
+
+
 def _read_entry(path: Path) -> _Entry | None:
     try:
         mode = path.lstat().st_mode
@@ -139,6 +183,8 @@ def _restore(workspace: Path, before: Mapping[str, _Entry | None]) -> None:
 
 def _error_for(result: GitResult, changes: Sequence[FileChange]) -> PatchApplicationError:
     text = result.stderr
+    if _MEMORY_SHORT.search(text):
+        return _too_large()
     if failed := _FAILED_AT.search(text):
         path, line = failed["path"], int(failed["line"])
         hunk = _hunk_at(changes, path, line)
@@ -149,6 +195,13 @@ def _error_for(result: GitResult, changes: Sequence[FileChange]) -> PatchApplica
     if "lacks filename information" in text:
         return PatchApplicationError(f"the patch has file names without a/ and b/: make it with `{PLAIN_DIFF}`")
     return PatchApplicationError(f"the patch cannot be read: {result.error_text}")
+
+
+def _too_large() -> PatchApplicationError:
+    return PatchApplicationError(
+        f"the files of the patch need more than {_MAX_MEMORY >> 20} MiB of memory, before and after it: commit "
+        "the large ones instead"
+    )
 
 
 def _hunk_at(changes: Sequence[FileChange], path: str, line: int) -> int | None:

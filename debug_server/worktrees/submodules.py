@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from debug_server.errors import InvalidInputError, WorktreePoolError
-from debug_server.worktrees.git import GitPlace, require, run_git
+from debug_server.worktrees.git import GitPlace, require, run_git, scan_git
 from debug_server.worktrees.gitdir import write_gitdir
 from debug_server.worktrees.mirror import Mirror, is_local
 
@@ -85,13 +85,17 @@ class Submodules:
             yield from self._walk(inner, sha, f"{name}/", depth + 1)
 
     def _links(self, mirror: Mirror, commit: str) -> dict[str, str]:
-        listed = run_git("ls-tree", "-r", "-z", "--full-tree", commit, place=mirror.place)
-        entries = require(listed, f"the files of {commit} cannot be listed").split(b"\0")
-        found = {}
-        for entry in entries:
+        found: dict[str, str] = {}
+
+        def note(entry: bytes) -> bool:
             if entry.startswith(_GITLINK):
                 facts, _, name = entry.partition(b"\t")
                 found[name.decode(errors="surrogateescape")] = facts.split()[2].decode()
+            return True
+
+        arguments = ("ls-tree", "-r", "-z", "--full-tree", commit)
+        listed = scan_git(*arguments, place=mirror.place, more=note, separator=b"\0")
+        require(listed, f"the files of {commit} cannot be listed")
         return found
 
     def _addresses(self, mirror: Mirror, commit: str) -> Mapping[str, str]:

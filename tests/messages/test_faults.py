@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from debug_server.messages import CreateToken, Request, StartRun, SubmitCommand
-from debug_server.messages.faults import faults_of, sentence_of
+from debug_server.errors import InvalidInputError
+from debug_server.messages import CreateToken, Request, StartRun, SubmitCommand, WaitCommand
+from debug_server.messages.faults import faults_of, sentence_of, validated
 
 
 def refused(kind: type[Request], **fields: object) -> ValidationError:
@@ -23,8 +24,8 @@ def test_a_fault_names_field_reason_and_value() -> None:
     error = refused(CreateToken, name="a\nb", scopes=[], expires_in=0)
     assert [fault.message for fault in faults_of(error)] == [
         r"name: it contains a line break or another unprintable character, not 'a\nb'",
-        "scopes: list should have at least 1 item after validation, not 0",
-        "expires_in: input should be greater than 0, not 0",
+        "scopes: must not be empty",
+        "expires_in: must be greater than 0, not 0",
     ]
     assert sentence_of(error) == "; ".join(fault.message for fault in faults_of(error))
 
@@ -32,10 +33,7 @@ def test_a_fault_names_field_reason_and_value() -> None:
 def test_values_that_may_be_secrets_are_not_shown() -> None:
     """What is in a command's environment stays out of the sentence; so does a value of many characters."""
     error = refused(SubmitCommand, session_id="x" * 100, argv=["true"], env={"KEY": 17})
-    assert sentence_of(error) == (
-        "env.KEY: input should be a valid string; "
-        "session_id: input should be a valid integer, unable to parse string as an integer"
-    )
+    assert sentence_of(error) == ("env.KEY: must be a string; session_id: must be a whole number")
 
 
 def test_a_fault_of_no_single_field_is_that_of_the_whole() -> None:
@@ -66,3 +64,18 @@ def test_a_few_faults_are_told_and_that_there_are_more() -> None:
     """Ten wrong fields do not make ten sentences."""
     sentence = sentence_of(refused(CreateToken, name="n", **{f"more{number}": 1 for number in range(10)}))
     assert sentence.count("; ") == 5 and sentence.endswith("; ...")
+
+
+def test_a_wrong_value_is_answered_with_an_example() -> None:
+    """The example is the field's own, or its default; also inside another field."""
+    with pytest.raises(InvalidInputError) as caught:
+        validated(WaitCommand, {"command_id": 1, "timeout": "soon"})
+    assert str(caught.value) == "timeout: must be a number, not 'soon', for example 30"
+    assert caught.value.field == "timeout"
+    with pytest.raises(InvalidInputError, match=r'^argv: field required, for example \["pytest", "-q"\]$'):
+        validated(SubmitCommand, {"session_id": 1})
+    fields = {"repository": "r", "commit": "HEAD", "argv": "ls", "limits": {"wall_seconds": "long"}}
+    with pytest.raises(InvalidInputError) as caught:
+        validated(StartRun, fields, strict=True)
+    assert [one.field for one in caught.value.violations] == ["argv", "limits.wall_seconds"]
+    assert caught.value.violations[1].reason == "must be a number, not 'long', for example 3600.0"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 import subprocess
 import sys
 from pathlib import Path
@@ -114,6 +115,24 @@ def test_local_project_in_requirements(tmp_path: Path, manager: EnvironmentManag
         "tinya==1.0",
         "tinyc==1.0",
     )
+
+
+@pytest.mark.parametrize("known", ["default", "chosen"])
+def test_cache_of_uv_is_closed(
+    tmp_path: Path, manager: EnvironmentManager, known: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Other users cannot reach the lock in uv's cache, which is open to everybody; a chosen folder stays as it is."""
+    monkeypatch.delenv("UV_CACHE_DIR")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    folder = tmp_path / "cache" / "uv"
+    folder.mkdir(parents=True)
+    folder.chmod(0o755)
+    if known == "chosen":
+        monkeypatch.setenv("UV_CACHE_DIR", str(folder))
+    manifest = requirements(tmp_path / "requirements.txt", tmp_path / "wheels", "tinya")
+    assert _packages(manager, EnvironmentRequest("a", [manifest])) == ("tinya==1.0",)
+    assert (folder / ".lock").exists()
+    assert stat.S_IMODE(folder.stat().st_mode) == (0o700 if known == "default" else 0o755)
 
 
 _BACKEND = """

@@ -18,6 +18,8 @@ import pytest
 from debug_server.errors import KeeperError
 from debug_server.model import ExitReason
 from debug_server.runner.keeper import frames
+from debug_server.runner.keeper.linux import is_alive
+from debug_server.runner.keeper.rundir import PREFIX
 from debug_server.runner.keeper_connection import KeeperConnection
 from tests.running import Bench, Started, eventually, python
 
@@ -210,6 +212,23 @@ def test_sigterm_to_the_keeper_ends_the_command_in_order(held: Bench) -> None:
     result = started.result()
     assert result.exit_reason is ExitReason.CANCELLED
     assert "keeper" in result.exit.message
+
+
+def test_sigterm_to_an_idle_keeper_leaves_nothing(held: Bench) -> None:
+    """It removes its directory and its groups, and the next command gets another keeper."""
+    started = held.start(["cat"], stdin=True)
+    handle = started.handle()
+    keeper, groups = handle["keeper"], handle["tree"].get("groups", {})
+    with started.connect() as connection:
+        connection.request({"op": "close_stdin"})
+    assert started.result().exit_code == 0
+    keepers = held.settings.paths.keepers_dir
+    eventually(lambda: list(keepers.glob(f"{PREFIX}{keeper['pid']}-*")), what="an idle keeper")
+    os.kill(keeper["pid"], signal.SIGTERM)
+    eventually(lambda: not is_alive(keeper["pid"], keeper["start_time"]), what="its end")
+    eventually(lambda: not list(keepers.glob(f"{PREFIX}{keeper['pid']}-*")), what="the end of its directory")
+    eventually(lambda: not any(Path(path).exists() for path in groups.values()), what="the end of its groups")
+    assert held.run(["true"]).exit_code == 0
 
 
 NONSENSE = {

@@ -123,6 +123,33 @@ def test_pids(memory_bench: Bench) -> None:
     assert one.exit_reason is ExitReason.EXITED
 
 
+def test_no_limit_of_a_command_holds_for_the_next(memory_bench: Bench) -> None:
+    """The same groups serve commands with limits, other ones, none, and the first ones again."""
+    if memory_bench.supervisor.pool.capabilities.mechanism != "cgroup-v1":
+        pytest.skip("only version 1 groups serve several commands")
+    bench = memory_bench
+    none = _limits_in_force(bench, Limits())
+    tight = Limits(memory_bytes=64 * MIB, pids=5, cpus=0.5)
+    assert _limits_in_force(bench, tight) == [none[0], str(64 * MIB), "5", "50000"]
+    assert _limits_in_force(bench, Limits(memory_bytes=256 * MIB)) == [none[0], str(256 * MIB), none[2], none[3]]
+    assert _limits_in_force(bench, Limits(pids=9)) == [none[0], none[1], "9", none[3]]
+    assert _limits_in_force(bench, tight) == [none[0], str(64 * MIB), "5", "50000"]
+    assert _limits_in_force(bench, Limits()) == none
+    assert bench.run(program("hog.py", "memory", 128 * MIB)).exit_reason is ExitReason.EXITED
+
+
+def _limits_in_force(bench: Bench, limits: Limits) -> list[str]:
+    """The name of a running command's groups, and the limits of memory, processes and CPU time in them."""
+    started = bench.start(["cat"], stdin=True, limits=limits)
+    groups = started.handle()["tree"]["groups"]
+    files = [("memory", "memory.limit_in_bytes"), ("pids", "pids.max"), ("cpu", "cpu.cfs_quota_us")]
+    texts = [Path(groups[controller], name).read_text().strip() for controller, name in files]
+    with started.connect() as connection:
+        connection.request({"op": "close_stdin"})
+    assert "counters" not in started.result().exit.evidence
+    return [Path(groups["pids"]).name, *texts]
+
+
 def test_open_files(held: Bench) -> None:
     """A process sees the limit that was asked."""
     result = held.run(["sh", "-c", "ulimit -n"], limits=Limits(open_files=64))

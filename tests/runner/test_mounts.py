@@ -132,6 +132,38 @@ def test_the_command_keeps_its_own_workspace(held: Bench, folder: Path) -> None:
     assert (view / "written").read_text() == "new\n"
 
 
+def test_a_later_workspace_of_another_is_not_there(held: Bench, folder: Path) -> None:
+    """A keeper that has run commands gives the next one the workspace that it works in, and no other that is new."""
+    assert held.run(["true"]).exit_code == 0
+    other, own = _overlay(folder, "other"), _overlay(folder, "own")
+    mounted = Path("/proc/self/mountinfo").read_text().splitlines()
+    shared = any(f" {other} " in line and " shared:" in line for line in mounted)
+    seen = _run_in(held, own, "cat file; cat /proc/self/mountinfo")["stdout"].decode()
+    assert seen.startswith("own")
+    assert f" {own} " in seen
+    assert (f" {other} " in seen) is shared
+
+
+def test_an_idle_keeper_holds_no_mount_that_is_gone(make_bench: Callable[..., Bench], folder: Path) -> None:
+    """It keeps a copy of the mounts for the next command, until one of them is unmounted."""
+    bench = make_bench(spare_keepers=1)
+    if bench.supervisor.pool.capabilities.mechanism != "cgroup-v1":
+        pytest.skip("only keepers of version 1 groups keep a copy")
+    _mount(folder, folder, _MS_BIND)
+    result = bench.run(["sh", "-c", "echo ${DEBUG_SERVER_RUN%%-*}"])
+    keeper = int(bench.log(result)["stdout"])
+    eventually(lambda: len(_mount_namespaces(keeper)) == 2, what="an idle keeper with a copy of the mounts")
+    assert detach(folder)
+    eventually(lambda: len(_mount_namespaces(keeper)) == 1, what="the end of the copy")
+    assert bench.run(["true"]).exit_code == 0
+
+
+def _mount_namespaces(keeper: int) -> set[str]:
+    """Those that it has open."""
+    links = (os.readlink(entry) for entry in Path(f"/proc/{keeper}/fd").iterdir())
+    return {link for link in links if link.startswith("mnt:")}
+
+
 def test_workspaces_are_known_by_their_source() -> None:
     """Worktrees mount with the name that keepers look for."""
     assert SOURCE == mounts.WORKSPACE
@@ -139,7 +171,7 @@ def test_workspaces_are_known_by_their_source() -> None:
 
 def test_the_survey_of_mounts() -> None:
     """Groups wherever they are mounted; workspaces only where an unmount outside would not reach a copy."""
-    groups, workspaces = mounts.survey(
+    groups, workspaces, _ = mounts.survey(
         b"31 23 0:28 / /sys/fs/cgroup rw - tmpfs tmpfs rw\n"
         b"32 31 0:29 / /sys/fs/cgroup/pids rw - cgroup cgroup rw,pids\n"
         b"33 1 0:30 / /my\\040groups rw shared:4 - cgroup2 none rw\n"

@@ -21,7 +21,7 @@ from debug_server.app import Local
 from debug_server.disk import list_mounts
 from debug_server.errors import CapacityExhaustedError, EnvironmentBuildError, LeaseLostError
 from debug_server.model import CommandSpec, EnvironmentPlan
-from debug_server.surfaces.cli.run import WorkspaceOptions, run_in_workspace
+from debug_server.surfaces.cli.run import Shown, WorkspaceOptions, run_in_workspace
 from debug_server.worktrees import WorktreeLease
 from tests.soak.workspace_setup import LEASE_SECONDS, LONG_LEASE_SECONDS, WorkspaceSetup, digest, what_is_missing
 
@@ -138,7 +138,7 @@ class WorkspaceUser:
                 environment=EnvironmentPlan(manifests=("soak-requirements.txt",)),
                 artifacts=[],
             ),
-            quiet=True,
+            Shown(quiet=True),
         )
         if status != 0:
             self.report(f"a run ended with status {status}")

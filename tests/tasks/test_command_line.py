@@ -36,7 +36,7 @@ def test_the_commands(server: TaskServer, tmp_path: Path) -> None:
     done = call(server.url, "tasks", "submit", "t", "-", "--follow", text="from a pipe")
     assert (done.returncode, done.stdout) == (0, "from a pipe"), done.stderr
     assert "mock execution completed" in done.stderr
-    listed = json.loads(call(server.url, "--json", "tasks", "list").stdout)
+    listed = json.loads(call(server.url, "--json", "tasks", "list").stdout)["items"]
     assert [item["task_id"] for item in listed] == ["t"]
     assert json.loads(call(server.url, "--json", "tasks", "get", "t").stdout)["status"] == "success"
     assert call(server.url, "tasks", "logs", "t").stdout == "from a pipe"

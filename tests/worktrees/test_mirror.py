@@ -6,6 +6,7 @@ import base64
 import os
 import shutil
 import socket
+import subprocess
 import threading
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
@@ -259,6 +260,24 @@ def test_a_commit_beyond_the_size_limit(base: Path, remote: Remote, make_pool: M
     with pytest.raises(WorktreePoolError, match=r"max_tree_bytes \(50000\)"):
         pool.acquire_worktree(commit_sha=large, owner="t", environment_hash=None)
     pool.acquire_worktree(commit_sha=small, owner="t", environment_hash=None).release()
+
+
+def test_a_commit_with_a_hundred_million_files(base: Path, remote: Remote, make_pool: MakePool) -> None:
+    """Eight folders can name 100 million files: they are counted up to the limit only, and never held in memory."""
+    entry = f"100644 blob {_write(remote, b'one line', 'hash-object', '-w', '--stdin')}"
+    for _ in range(8):
+        names = "".join(f"{entry}\t{number}\n" for number in range(10))
+        entry = f"040000 tree {_write(remote, names.encode(), 'mktree')}"
+    commit = _write(remote, b"Large", "commit-tree", entry.split()[2])
+    git("update-ref", "refs/heads/large", commit, cwd=remote.path)
+    pool = make_pool(max_tree_bytes=50_000)
+    with pytest.raises(WorktreePoolError, match=r"at least 5000[0-9] bytes, more than max_tree_bytes"):
+        pool.acquire_worktree(commit_sha=commit, owner="t", environment_hash=None)
+
+
+def _write(remote: Remote, data: bytes, *arguments: str) -> str:
+    line = ["git", "-c", "user.name=t", "-c", "user.email=t@localhost", *arguments]
+    return subprocess.run(line, cwd=remote.path, input=data, capture_output=True, check=True).stdout.decode().strip()
 
 
 def test_silent_remote_is_given_up(base: Path) -> None:

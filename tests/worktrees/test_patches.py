@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from debug_server.errors import PatchApplicationError
-from debug_server.worktrees import SessionPatch, apply_patch, diff_workspace
+from debug_server.worktrees import SessionPatch, apply_patch, diff_workspace, patches
 from tests.worktrees.places import fingerprint, git, make_remote
 
 NUMBERS = "".join(f"{number}\n" for number in range(1, 41))
@@ -175,6 +176,42 @@ def test_patch_that_wants_to_keep_us_busy(workspace: Path, base: Path, diff: str
     """What is too long to be meant is refused in the time that it takes to read it: patterns hold the interpreter."""
     with pytest.raises(PatchApplicationError):
         apply_patch(workspace, SessionPatch(diff), patches_dir=base / "patches")
+
+
+@pytest.mark.parametrize("size", ["modest", "unpacked", "named"])
+def test_memory_of_a_patch(workspace: Path, base: Path, size: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A short patch cannot take all memory, neither by what it unpacks to nor by the files that it names."""
+    monkeypatch.setattr(patches, "_MAX_MEMORY", 96 << 20)
+    with (workspace / "large").open("wb") as file:
+        file.truncate((4 if size != "named" else 200) << 20)
+    copies = 1 if size == "modest" else 60
+    line = "diff --git a/large b/copy{0}\nsimilarity index 100%\ncopy from large\ncopy to copy{0}\n"
+    diff = "".join(line.format(number) for number in range(copies))
+    before = sorted(path.name for path in workspace.iterdir())
+    if size == "modest":
+        apply_patch(workspace, SessionPatch(diff), patches_dir=base / "patches")
+        assert (workspace / "copy0").stat().st_size == 4 << 20
+        return
+    with pytest.raises(PatchApplicationError, match="need more than 96 MiB of memory"):
+        apply_patch(workspace, SessionPatch(diff), patches_dir=base / "patches")
+    assert sorted(path.name for path in workspace.iterdir()) == before
+
+
+def test_stored_patch_is_private(workspace: Path, base: Path) -> None:
+    """Other users cannot read a stored patch, also in a folder that they may enter."""
+    (base / "open").mkdir(mode=0o755)
+    added = "--- /dev/null\n+++ b/fresh\n@@ -0,0 +1 @@\n+x\n"
+    kept = apply_patch(workspace, SessionPatch(added), patches_dir=base / "open")
+    assert stat.S_IMODE(kept.stat().st_mode) == 0o600
+
+
+def test_refused_patch_is_not_stored(workspace: Path, base: Path) -> None:
+    """A patch that does not apply leaves no file: nothing would ever remove it."""
+    with pytest.raises(PatchApplicationError):
+        apply_patch(
+            workspace, SessionPatch("--- a/text\n+++ b/text\n@@ -1 +1 @@\n-no\n+x\n"), patches_dir=base / "kept"
+        )
+    assert [path.name for path in (base / "kept").iterdir()] == [".empty.git"]
 
 
 OUTSIDE = [

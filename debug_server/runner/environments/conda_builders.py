@@ -19,6 +19,7 @@ from debug_server.runner.environments.build_plan import BuildPlan
 from debug_server.runner.environments.conda_manifest import parse_environment, parse_explicit
 from debug_server.runner.environments.manifests import ManifestKind
 from debug_server.runner.environments.project_copy import safe_project_folder
+from debug_server.runner.environments.tool_caches import close_cache
 from debug_server.runner.environments.uv_builder import UvBuilder
 
 if TYPE_CHECKING:
@@ -44,6 +45,7 @@ class RattlerBuilder:
         """Solve, download and link."""
         import rattler.exceptions as foreign
 
+        close_cache("rattler", "RATTLER_CACHE_DIR")
         failures = (
             foreign.SolverError,
             foreign.GatewayError,

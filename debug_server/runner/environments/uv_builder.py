@@ -22,6 +22,7 @@ from debug_server.runner.environments.package_index import (
 )
 from debug_server.runner.environments.project_copy import safe_project_folder
 from debug_server.runner.environments.requirements import without_local_projects
+from debug_server.runner.environments.tool_caches import close_cache
 
 _SOURCES = (ManifestKind.REQUIREMENTS, ManifestKind.PROJECT)
 
@@ -49,6 +50,7 @@ class UvBuilder:
 
     def build(self, plan: BuildPlan, context: BuildContext) -> None:
         """A virtual environment with what the manifests list, and never the project itself."""
+        close_cache("uv", "UV_CACHE_DIR")
         with safe_project_folder(plan, context) as moved:
             self._build(moved, context)
 

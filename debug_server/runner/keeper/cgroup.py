@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from debug_server.runner.keeper.linux import clone
 
@@ -83,6 +83,11 @@ class ControlFiles:
 
     def __init__(self) -> None:
         self._open: dict[tuple[str, int], int] = {}
+
+    def open_for_writing(self, paths: Iterable[str]) -> None:
+        """Open these ahead of time."""
+        for path in paths:
+            self._descriptor(path, os.O_WRONLY)
 
     def read(self, path: str) -> str:
         """The text of a control file; FileNotFoundError if its group is gone."""

@@ -127,6 +127,7 @@ class Version2Containment(Containment):
         self.name, self.controllers = self.groups.name, self.groups.controllers
 
     def prepare(self, stdio: prefork.Stdio) -> Slot:
+        stdio.open_stdin()
         path = self.groups.make(_group_name())[""]
         slot = Slot(Version2Tree(path))
         fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -185,6 +186,7 @@ class NamespaceContainment(Containment):
             cgroup.write("/proc/self/gid_map", f"{gid} {gid} 1")
 
     def prepare(self, stdio: prefork.Stdio) -> Slot:
+        stdio.open_stdin()
         uid, gid = os.geteuid(), os.getegid()
         status_read, status_write = os.pipe2(os.O_CLOEXEC)
         ours, theirs = socket.socketpair()
@@ -245,6 +247,7 @@ class SessionContainment(Containment):
     name = "session"
 
     def prepare(self, stdio: prefork.Stdio) -> Slot:
+        stdio.open_stdin()
         marker = f"{os.getpid()}-{start_time(os.getpid())}"
         slot = Slot(SessionTree(os.getpid(), marker))
         slot.pid, slot.orders = fork_child(stdio, self.mounts)

@@ -35,8 +35,7 @@ class Client:
     """One connection."""
 
     def __init__(self, connection: socket.socket) -> None:
-        connection.setblocking(False)
-        self.connection = connection
+        self.connection = connection  # blocking, for the time between commands
         self.buffer = frames.FrameBuffer()
         self.backlog = bytearray()
         self.attached = False  # receives relayed stdout
@@ -92,7 +91,7 @@ class Control:
 
     def _receive(self, client: Client) -> None:
         try:
-            data = client.connection.recv(1 << 16)
+            data = client.connection.recv(1 << 16, socket.MSG_DONTWAIT)
         except BlockingIOError:
             return
         except OSError:
@@ -130,7 +129,7 @@ class Control:
         """Send what the socket accepts now and queue the rest."""
         if not client.backlog:
             try:
-                data = data[client.connection.send(data) :]
+                data = data[client.connection.send(data, socket.MSG_DONTWAIT) :]
             except BlockingIOError:
                 pass
             except OSError:
@@ -145,7 +144,7 @@ class Control:
 
     def _flush(self, client: Client) -> None:
         try:
-            sent = client.connection.send(client.backlog)
+            sent = client.connection.send(client.backlog, socket.MSG_DONTWAIT)
         except BlockingIOError:
             return
         except OSError:
@@ -171,8 +170,12 @@ class Control:
 
     def answer(self, client: Client, message: dict[str, Any]) -> None:
         """Send to a client that may have disconnected."""
+        self.answer_bytes(client, frames.encode_json(message))
+
+    def answer_bytes(self, client: Client, data: bytes) -> None:
+        """Send encoded frames to a client that may have disconnected."""
         if self.clients.get(client.number) is client:
-            self.send(client, message)
+            self.send_bytes(client, data)
 
     @property
     def all_sent(self) -> bool:

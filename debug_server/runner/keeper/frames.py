@@ -17,8 +17,10 @@ if TYPE_CHECKING:
 HEADER = struct.Struct("<IB")
 JSON, WRITE, OUTPUT = b"J"[0], b"W"[0], b"O"[0]
 MAX_FRAME = 16 << 20
+NO_KEEPER = bytes(4)  # from the fork server, instead of the pid of a new keeper
 _OFFSET = struct.Struct("<Q")
 _ID_LENGTH = struct.Struct("<H")
+_to_text = json.JSONEncoder(separators=(",", ":")).encode  # made once: ``json.dumps`` makes one for each call
 
 
 def encode(kind: int, payload: bytes) -> bytes:
@@ -26,9 +28,14 @@ def encode(kind: int, payload: bytes) -> bytes:
     return HEADER.pack(len(payload), kind) + payload
 
 
+def to_json(value: dict[str, Any]) -> bytes:
+    """A JSON object as bytes."""
+    return _to_text(value).encode()
+
+
 def encode_json(message: dict[str, Any]) -> bytes:
     """One JSON frame."""
-    return encode(JSON, json.dumps(message, separators=(",", ":")).encode())
+    return encode(JSON, to_json(message))
 
 
 def encode_write(write_id: str, data: bytes) -> bytes:

@@ -44,7 +44,12 @@ class GroupTree(Tree):
 
     def pids(self) -> list[int]:
         members = self.members()
-        return members + [pid for pid in self._outside() if pid not in members]
+        return members + self._outside(members)
+
+    def first_pids(self, count: int) -> list[int]:
+        """Without a search for processes outside if the group has as many: with 200 below the keeper it takes 5 ms."""
+        members = self.members()[:count]
+        return members if len(members) == count else self.pids()[:count]
 
     def members(self) -> list[int]:
         """The pids in the group."""
@@ -66,7 +71,7 @@ class GroupTree(Tree):
         self._kills += 1
         # A look at each process below the keeper: with 200 of them it takes longer than they take to end.
         if self._keeper and (self.group_empty() or self._kills > _GROUP_KILLS):
-            stop_then_kill(self._outside)
+            stop_then_kill(lambda: self._outside(self.members()))
 
     def kill_group(self) -> None:
         """End the members."""
@@ -76,11 +81,11 @@ class GroupTree(Tree):
         """Whether the keeper has children: a process that left the group is one, or becomes one."""
         return bool(self._keeper) and has_children()
 
-    def _outside(self) -> list[int]:
+    def _outside(self, members: list[int]) -> list[int]:
         if not self._has_children():
             return []
-        excluded = set() if self.excluded is None else {self.excluded, *descendants(self.excluded)}
-        found = [pid for pid in descendants(self._keeper) if pid not in excluded and self._has_left(pid)]
+        inside = set(members) if self.excluded is None else {*members, self.excluded, *descendants(self.excluded)}
+        found = [pid for pid in descendants(self._keeper, inside) if self._has_left(pid)]
         self.left = {*self.left, *found}
         return found
 
@@ -143,7 +148,9 @@ class Version1Tree(GroupTree):
         """With ``files`` the groups serve many commands, until they are removed."""
         super().__init__()
         self.groups = groups
+        self.limits: dict[str, Any] = {}  # what was written to them
         self._files = files
+        self._directories = list(dict.fromkeys(groups.values()))
         self.read, self.write = (files.read, files.write) if files else (cgroup.read, cgroup.write)
 
     def members(self) -> list[int]:
@@ -155,6 +162,14 @@ class Version1Tree(GroupTree):
     def describe(self) -> dict[str, Any]:
         return {"mechanism": self.mechanism, "groups": self.groups}
 
+    def group_empty(self) -> bool:
+        try:  # cheaper than the list of members; it counts processes that were not reaped, which are no members
+            if self.read(self.groups["pids"] + "/pids.current") == "0\n":
+                return True
+        except OSError:
+            pass
+        return super().group_empty()
+
     def kill_group(self) -> None:
         try:
             self.write(self.groups["pids"] + "/pids.max", "0")
@@ -164,13 +179,13 @@ class Version1Tree(GroupTree):
             send_signal(pid, signal.SIGKILL)
 
     def reset(self) -> bool:
-        """Reset empty groups without limits for the next command; False if new ones are needed.
+        """Reset empty groups for the next command, which gets its own limits; False if new ones are needed.
 
         Creating and removing four groups costs a millisecond. What a command leaves charged to them (mostly page cache)
         would count for the next one; a small remainder comes from the kernel's batching.
         """
         try:
-            if any(os.stat(path).st_nlink > _NO_GROUP_BELOW for path in self.groups.values()):
+            if any(os.stat(path).st_nlink > _NO_GROUP_BELOW for path in self._directories):
                 return False
             if "memory" in self.groups:
                 if int(self.read(self.groups["memory"] + "/memory.usage_in_bytes")) > _MAX_CHARGED_BYTES:
@@ -185,7 +200,7 @@ class Version1Tree(GroupTree):
     def remove(self) -> bool:
         if self._files is not None:
             self._files.close()
-        removed = [_remove_below(path) for path in self.groups.values()]
+        removed = [_remove_below(path) for path in self._directories]
         return all(removed)
 
 

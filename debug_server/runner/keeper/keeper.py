@@ -10,10 +10,9 @@ from __future__ import annotations
 
 import errno
 import os
-import signal
 import time
 
-from debug_server.runner.keeper import deadlines, limits, record, verbs
+from debug_server.runner.keeper import deadlines, frames, limits, record, verbs
 from debug_server.runner.keeper.command import Command
 from debug_server.runner.keeper.control import Control
 from debug_server.runner.keeper.loop import Loop
@@ -31,6 +30,7 @@ if TYPE_CHECKING:
 _HELD_PIPE_SECONDS = 1.0  # how long to wait for a pipe that a process outside the tree holds open
 _SLOW_CLIENT_SECONDS = 60.0  # how long the rest of a relayed stdout waits for an attached client
 _MAX_WAIT = 3600.0
+_BRIEF_SECONDS = 0.002  # the start of a command that ends within this time is sent with its end, in one message
 _PENDING_TURNS = 2  # a new client is accepted in one turn and read in the next
 
 
@@ -39,7 +39,7 @@ class Keeper:
 
     def __init__(self, spare: Spare, orders: dict[str, Any], *, last: bool) -> None:
         self._last = last  # this process runs no other command after this one
-        self._stdio, self._run_dir, self._wanted = spare.stdio, spare.run_dir, spare.wanted
+        self._spare, self._stdio, self._run_dir = spare, spare.stdio, spare.run_dir
         handle = {
             "command_id": orders["command_id"],
             "attempt": orders["attempt"],
@@ -59,9 +59,8 @@ class Keeper:
         self._command = Command(spare, orders, handle, loop, control)
         self._deadlines = deadlines.Deadlines(self._command)
         self._never_started = False
-        self._asked_to_end = False
-        # A handler may run during a write to the log: it only sets a flag, and the wakeup fd wakes the loop.
-        signal.signal(signal.SIGTERM, lambda *_: setattr(self, "_asked_to_end", True))
+        self._start_event = b""  # until it is sent
+        self._start_event_at = 0.0
 
     # -- starting -------------------------------------------------------------------------------------------------
 
@@ -69,19 +68,28 @@ class Keeper:
         """Run the command from start to end."""
         command = self._command
         orders = command.orders
+        handle = frames.to_json(command.handle)
         # Before the command is released: from here on recovery can find it.
-        listener = self._run_dir.take(orders["run_dir"], command.handle, lambda: self._wanted(orders["owner"]))
+        listener = self._run_dir.take(orders["run_dir"], handle, lambda: self._spare.wanted(orders["owner"]))
         command.control.listen(listener)
         self._start()
-        command.control.broadcast({"event": "started", "handle": command.handle})
+        self._start_event = frames.encode(frames.JSON, b'{"event":"started","handle":%s}' % handle)
+        if command.stdin is None and command.relay is None:
+            self._start_event_at = command.started + _BRIEF_SECONDS
         while not self._is_over():
             now = time.monotonic()
-            if self._asked_to_end:
+            if self._start_event and now >= self._start_event_at:
+                self._send_start()
+            if self._spare.asked_to_end:
                 command.cancel("its keeper was asked to end")
             self._check_limits(now)
             command.ladder.step(now)
             command.loop.turn(self._patience(now))
         self._finish()
+
+    def _send_start(self) -> None:
+        event, self._start_event = self._start_event, b""
+        self._command.control.answer_bytes(self._launcher, event)
 
     def _start(self) -> None:
         command = self._command
@@ -97,10 +105,11 @@ class Keeper:
         except OSError as error:
             command.spawn_error = explain(error)
         if command.streams.terminal is not None:
-            for fd in (self._stdio.stdin, self._stdio.stdout, self._stdio.stderr):
+            self._stdio.close_stdin()
+            for fd in (self._stdio.stdout, self._stdio.stderr):
                 os.close(fd)
         elif command.stdin is None:  # not earlier: a preforked child has all six ends and closes the keeper's three
-            os.close(self._stdio.stdin)
+            self._stdio.close_stdin()
         if command.spawn_error is not None:
             command.started = command.leader_ended = time.monotonic()
             command.ladder.begin(command.started, hook=False)
@@ -116,6 +125,8 @@ class Keeper:
         command.streams.open(self._stdio.stdout, STDOUT)
         command.streams.open(self._stdio.stderr, STDERR)
         if command.orders["stdin"]:
+            if self._stdio.stdin < 0:
+                self._stdio.open_stdin()
             command.stdin = Stdin(self._stdio.stdin, terminal=False, loop=command.loop, control=command.control)
         return None
 
@@ -157,9 +168,9 @@ class Keeper:
         deadline = time.monotonic() + SPAWN_PATIENCE
         while True:
             try:
-                command.slot.spawn(message, self._stdio)
+                command.slot.spawn(message, self._stdio, self._run_dir.directory)
             except BlockingIOError:
-                if self._asked_to_end:
+                if self._spare.asked_to_end:
                     command.cancel("its keeper was asked to end")
                 if command.stop is not None or time.monotonic() > deadline:
                     raise
@@ -232,6 +243,8 @@ class Keeper:
             until = min(until, now + DISK_RETRY)
         if command.leader_ended is not None:
             until = min(until, now + 0.01)
+        if self._start_event:
+            until = min(until, self._start_event_at)
         until = min(until, command.streams.flush_at)
         if command.leader_ended is None and not command.ladder.active:
             until = min(until, self._deadlines.nearest(now))
@@ -257,10 +270,10 @@ class Keeper:
         if self._never_started and command.stop is None and not os.WIFSIGNALED(command.status or 0):
             command.spawn_error = "its process ended before it could execute the program"
         exit_record = record.assemble(command, time.monotonic())
-        self._publish(exit_record)
-        self._send_exit(exit_record)
-        reusable = not command.ladder.active and "counters" not in exit_record["evidence"]
-        command.slot.release(command.limits, reusable=reusable)
+        data = frames.to_json(exit_record)
+        self._publish(data)
+        self._send_exit(data)
+        command.slot.release(reusable=not command.ladder.active and "counters" not in exit_record["evidence"])
         command.reap()
         deadline = time.monotonic() + 1.0
         while not command.control.all_sent and time.monotonic() < deadline:
@@ -273,17 +286,18 @@ class Keeper:
             os.close(command.slot.status_pipe)
         command.loop.close()
 
-    def _send_exit(self, exit_record: dict[str, Any]) -> None:
+    def _send_exit(self, exit_record: bytes) -> None:
         """Send the exit event, to the launcher last: it may send the next orders at once."""
         control = self._command.control
-        event = {"event": "exit", "record": exit_record, "again": False}
         for client in list(control.clients.values()):
             if client is not self._launcher:
-                control.send(client, event)
-        event["again"] = not self._last and not self._command.ladder.gave_up and control.all_sent
-        control.answer(self._launcher, event)
+                control.send_bytes(client, _exit_event(exit_record, again=False))
+        ends = self._last or self._spare.asked_to_end or self._command.ladder.gave_up
+        event = _exit_event(exit_record, again=not ends and control.all_sent)
+        started, self._start_event = self._start_event, b""
+        control.answer_bytes(self._launcher, started + event)
 
-    def _publish(self, exit_record: dict[str, Any]) -> None:
+    def _publish(self, exit_record: bytes) -> None:
         """Write the exit record; on a full disk, retry until it succeeds."""
         while True:
             try:
@@ -297,3 +311,10 @@ class Keeper:
                 self._command.loop.turn(DISK_RETRY)
             else:
                 return
+
+
+def _exit_event(exit_record: bytes, *, again: bool) -> bytes:
+    """``again``: the keeper will serve another command."""
+    return frames.encode(
+        frames.JSON, b'{"event":"exit","again":%s,"record":%s}' % (b"true" if again else b"false", exit_record)
+    )

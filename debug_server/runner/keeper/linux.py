@@ -18,7 +18,8 @@ CLONE_NEWNS, CLONE_NEWUSER, CLONE_NEWPID = 0x00020000, 0x10000000, 0x20000000
 _CLONE_INTO_CGROUP = 0x200000000
 _MS_RDONLY, _MS_NOSUID, _MS_NODEV, _MS_NOEXEC, _MS_REMOUNT, _MS_BIND = 1, 2, 4, 8, 0x20, 0x1000
 _MS_REC, _MS_SLAVE, _MNT_DETACH = 0x4000, 0x80000, 2
-_SYS_MOUNT_SETATTR = 442  # the same on every architecture
+_SYS_OPEN_TREE, _SYS_MOVE_MOUNT, _SYS_MOUNT_SETATTR = 428, 429, 442  # the same on every architecture
+_OPEN_TREE_CLONE, _MOVE_MOUNT_F_EMPTY_PATH = 1, 4
 _AT_FDCWD, _AT_RECURSIVE = -100, 0x8000
 _SIGCHLD = 17
 
@@ -106,6 +107,21 @@ def set_read_only(point: bytes) -> None:
     size = ctypes.sizeof(_READ_ONLY)
     status = _libc.syscall(_SYS_MOUNT_SETATTR, _AT_FDCWD, point, _AT_RECURSIVE, ctypes.byref(_READ_ONLY), size)
     _check(status, f"mount {os.fsdecode(point)} read-only")
+
+
+def clone_mounts(point: bytes) -> int:
+    """A descriptor of a copy of a mount and those below it, which is mounted nowhere; OSError(ENOSYS) before 5.2."""
+    flags = _OPEN_TREE_CLONE | _AT_RECURSIVE | os.O_CLOEXEC
+    descriptor: int = _libc.syscall(_SYS_OPEN_TREE, _AT_FDCWD, point, flags)
+    if descriptor < 0:
+        _check(-1, f"copy the mount {os.fsdecode(point)}")
+    return descriptor
+
+
+def attach_mounts(descriptor: int, point: bytes) -> None:
+    """Mount what ``clone_mounts`` copied."""
+    status = _libc.syscall(_SYS_MOVE_MOUNT, descriptor, b"", _AT_FDCWD, point, _MOVE_MOUNT_F_EMPTY_PATH)
+    _check(status, f"mount {os.fsdecode(point)}")
 
 
 def remount_read_only(point: bytes) -> None:

@@ -61,23 +61,37 @@ def hard_limits() -> dict[str, int]:
 
 
 class Stdio:
-    """The child's ends of stdin, stdout and stderr, and the parent's ends of the same pipes."""
+    """The child's ends of stdin, stdout and stderr, and the parent's ends of the same pipes.
+
+    A child that is forked before its orders are known needs all of them; else ``open_stdin`` comes with the orders.
+    """
 
     def __init__(self) -> None:
-        self.child_in, self.stdin = os.pipe2(os.O_CLOEXEC)
+        self.child_in = self.stdin = -1
         self.stdout, self.child_out = os.pipe2(os.O_CLOEXEC)
         self.stderr, self.child_err = os.pipe2(os.O_CLOEXEC)
         for fd in (self.stdout, self.stderr):
             _enlarge(fd)
 
+    def open_stdin(self) -> None:
+        """Create the pipe of stdin."""
+        self.child_in, self.stdin = os.pipe2(os.O_CLOEXEC)
+
+    def close_stdin(self) -> None:
+        """Close the parent's end of stdin."""
+        if self.stdin >= 0:
+            os.close(self.stdin)
+
     def keep_parent_ends(self) -> None:
         """Close the child's ends; called in the keeper after the start."""
         for fd in (self.child_in, self.child_out, self.child_err):
-            os.close(fd)
+            if fd >= 0:
+                os.close(fd)
 
     def keep_child_ends(self) -> None:
         """Close the keeper's ends; called in the preforked child, which would otherwise keep its own pipes open."""
-        for fd in (self.stdin, self.stdout, self.stderr):
+        self.close_stdin()
+        for fd in (self.stdout, self.stderr):
             os.close(fd)
 
 
@@ -168,7 +182,7 @@ def start_from_path(start: Callable[[str], int], program: str, env: dict[str, st
     blocked: OSError | None = None
     for directory in env.get("PATH", os.defpath).split(os.pathsep):
         path = os.path.join(directory or ".", program)
-        if not os.path.exists(path):  # cheaper than a failed spawn
+        if not os.access(path, os.F_OK):  # cheaper than a failed spawn
             continue
         try:
             return start(path)

@@ -17,7 +17,7 @@ _SHOWN, _READ = 200, 1 << 16  # bytes of a command line in the record, and bytes
 def describe(tree: Tree, orders: dict[str, Any]) -> list[dict[str, Any]]:
     """Pid, state, parent and command line of each; ``orders`` name the secrets."""
     listed = []
-    for pid in tree.pids()[:_LISTED_PROCESSES]:
+    for pid in tree.first_pids(_LISTED_PROCESSES):
         fields = stat_fields(pid)
         if fields is not None:
             listed.append(

@@ -12,7 +12,7 @@ import os
 import socket
 from collections.abc import Callable
 
-from debug_server.runner.keeper import cgroup, limits, prefork
+from debug_server.runner.keeper import cgroup, prefork
 from debug_server.runner.keeper.group_tree import Version1Tree
 from debug_server.runner.keeper.linux import clone
 from debug_server.runner.keeper.tree import Tree
@@ -34,8 +34,11 @@ class Slot:
         self.orders: socket.socket | None = None  # closes after exec, has the error if exec failed
         self.status_pipe: int | None = None  # in a namespace: the pipe for the command's wait status
 
-    def spawn(self, orders: dict[str, Any], stdio: prefork.Stdio) -> None:
-        """Start the command; OSError or LookupError with the reason if that fails."""
+    def spawn(self, orders: dict[str, Any], stdio: prefork.Stdio, home: int) -> None:
+        """Start the command; OSError or LookupError with the reason if that fails.
+
+        ``home`` is a descriptor of the working directory.
+        """
         assert self.orders is not None
         self.spent = True
         try:
@@ -46,7 +49,7 @@ class Slot:
                 raise LookupError(said.decode()) from error
             raise
 
-    def release(self, plan: limits.Plan, *, reusable: bool) -> None:
+    def release(self, *, reusable: bool) -> None:
         """After the end of the command: remove the tree, or prepare it for the next command."""
         self.tree.remove()
 
@@ -89,52 +92,51 @@ class Version1Slot(Slot):
         self._files = cgroup.ControlFiles()
         super().__init__(Version1Tree(groups, self._files))
         self._mounts = mounts
-        self._groups, self._parents = groups, parents
+        # `cpu` too, without a quota: outside of it each new session gets an autogroup, which costs six times as much as
+        # the moves. `pids` is left last: from then on until `limits.set_process_limit` its limit is one too high.
+        used = sorted(groups, key="pids".__eq__)
+        self._enter, self._leave = _task_files(groups, used), _task_files(parents, used)
+        self._files.open_for_writing([*self._enter, *self._leave])  # in the command's mount namespace it is too late
 
-    def release(self, plan: limits.Plan, *, reusable: bool) -> None:
+    def release(self, *, reusable: bool) -> None:
         """Reset the groups for the next command, if nothing of this one is left in them."""
-        self.spent = not (reusable and limits.clear(self.tree, plan) and self.tree.reset())
+        self.spent = not (reusable and self.tree.reset())
         if self.spent:
             self.tree.remove()
 
-    def spawn(self, orders: dict[str, Any], stdio: prefork.Stdio) -> None:
+    def spawn(self, orders: dict[str, Any], stdio: prefork.Stdio, home: int) -> None:
         self.spent, self.orders = True, None
-        # Each move costs 20 us, and the group of `cpu` serves a quota alone. `pids` is left last: from then on until
-        # `limits.set_process_limit` its limit is one too high.
-        used = sorted((name for name in self._groups if name != "cpu" or orders["cpus"]), key="pids".__eq__)
-        enter, leave = _task_files(self._groups, used), _task_files(self._parents, used)
         if orders["tty"] or orders["rlimits"]:
-            orders["enter"] = enter
+            orders["enter"] = self._enter
             self.pid, self.orders = fork_child(stdio, self._mounts)
-            super().spawn(orders, stdio)
+            super().spawn(orders, stdio, home)
             return
-        here = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        processors = os.sched_getaffinity(0)
+        try:
+            if self._mounts is not None:  # before the groups: it is no work of the command
+                self._mounts.enter_often(orders["cwd"], containers=orders["containers"])
+            os.chdir(orders["cwd"])
+            self.pid = self._spawn_inside(orders, stdio)
+        finally:
+            if self._mounts is not None:
+                self._mounts.leave()
+            os.fchdir(home)
+
+    def _spawn_inside(self, orders: dict[str, Any], stdio: prefork.Stdio) -> int:
+        """Spawn from inside the groups."""
+        processors = os.sched_getaffinity(0) if orders["cpus"] else set()
         mask = os.umask(orders["umask"])
         try:
             if orders["cpus"]:
                 os.sched_setaffinity(0, orders["cpus"])
-            for path in enter:
+            for path in self._enter:
                 self._files.write(path, "0")
-            self.pid = self._spawn(orders, stdio)
+            return _spawn(orders, stdio)
         finally:
-            for path in leave:
+            for path in self._leave:
                 self._files.write(path, "0")
-            os.sched_setaffinity(0, processors)
+            if processors:
+                os.sched_setaffinity(0, processors)
             os.umask(mask)
-            os.fchdir(here)
-            os.close(here)
-
-    def _spawn(self, orders: dict[str, Any], stdio: prefork.Stdio) -> int:
-        if self._mounts is None:
-            os.chdir(orders["cwd"])
-            return _spawn(orders, stdio)
-        try:
-            self._mounts.enter(orders["cwd"], containers=orders["containers"])
-            os.chdir(orders["cwd"])
-            return _spawn(orders, stdio)
-        finally:
-            self._mounts.leave()
 
 
 def _task_files(groups: dict[str, str], controllers: list[str]) -> list[str]:

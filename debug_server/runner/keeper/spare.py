@@ -41,10 +41,18 @@ class Spare:
         self.wakeup, wakeup_write = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         signal.signal(signal.SIGCHLD, lambda *_: None)
         signal.set_wakeup_fd(wakeup_write, warn_on_full_buffer=False)
+        self._idle = False
+        self.asked_to_end = False
+        signal.signal(signal.SIGTERM, self._on_sigterm)
+
+    def _on_sigterm(self, *_: object) -> None:
+        """Note the request: the handler may run during a write to the log. The wakeup descriptor wakes the loop."""
+        self.asked_to_end = True
+        if self._idle:
+            raise InterruptedError
 
     def prepare(self) -> OSError | None:
         """Create pipes and a slot for the next command; returns the error if that fails now, else None."""
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
         last = self._last
         try:
             self.stdio = Stdio()
@@ -54,8 +62,8 @@ class Spare:
         return None
 
     def await_orders(self) -> dict[str, Any] | None:
-        """Wait for a command; None when the server has disconnected."""
-        while received := _receive(self.connection, self._buffer):
+        """Wait for a command; None when the server has disconnected, or after SIGTERM."""
+        while received := self._receive():
             for kind, payload in received:
                 message: dict[str, Any] = json.loads(payload) if kind == frames.JSON else {}
                 if "run_dir" in message:
@@ -71,7 +79,7 @@ class Spare:
         ``owner`` before it checks for the handle.
         """
         try:
-            connected = bool(self.connection.recv(1, socket.MSG_PEEK))
+            connected = bool(self.connection.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT))
         except BlockingIOError:  # connected, without data
             connected = True
         except OSError:
@@ -92,15 +100,17 @@ class Spare:
     def refuse(self, message: str, number: int | None = None) -> None:
         """Tell the server that its command was not started; ``number`` is the errno of an OSError."""
         try:
-            self.connection.setblocking(True)
             self.connection.sendall(frames.encode_json({"event": "refused", "message": message, "errno": number}))
         except OSError:
             pass
 
-
-def _receive(connection: socket.socket, buffer: frames.FrameBuffer) -> list[tuple[int, bytes]] | None:
-    try:
-        connection.setblocking(True)
-        return frames.receive(connection, buffer)
-    except OSError:  # closed while the last command ran
-        return None
+    def _receive(self) -> list[tuple[int, bytes]] | None:
+        try:
+            self._idle = True
+            if self._containment.mounts is not None:
+                self._containment.mounts.wait(self.connection.fileno())
+            return None if self.asked_to_end else frames.receive(self.connection, self._buffer)
+        except OSError:  # closed while the last command ran, or SIGTERM
+            return None
+        finally:
+            self._idle = False

@@ -10,7 +10,7 @@ from __future__ import annotations
 import errno
 import os
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 from debug_server.runner.keeper.linux import is_alive, stat_fields
 
@@ -45,15 +45,15 @@ def signal_member(tree: Tree, pid: int, number: int) -> None:
         os.close(process)
 
 
-def descendants(root: int) -> list[int]:
-    """Every live process below ``root``, nearest first."""
+def descendants(root: int, known: Collection[int] = ()) -> list[int]:
+    """Every live process below ``root`` that is not ``known``, nearest first."""
     found: list[int] = []
     queue = [root]
     while queue:
         for child in children(queue.pop()):
             found.append(child)
             queue.append(child)
-    return [pid for pid in found if not _is_zombie(pid)]
+    return [pid for pid in found if pid not in known and not _is_zombie(pid)]
 
 
 def children(pid: int) -> list[int]:
@@ -90,6 +90,10 @@ class Tree:
     def pids(self) -> list[int]:
         """The live members."""
         raise NotImplementedError
+
+    def first_pids(self, count: int) -> list[int]:
+        """At most ``count`` of the live members."""
+        return self.pids()[:count]
 
     def describe(self) -> dict[str, Any]:
         """What another process needs to rebuild this object, for the handle."""

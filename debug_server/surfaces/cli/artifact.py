@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -12,7 +13,7 @@ from debug_server.client import calls
 from debug_server.errors import InvalidInputError
 from debug_server.surfaces.cli.invocation import invocation
 from debug_server.surfaces.cli.output import Column, progress
-from debug_server.surfaces.cli.paging import DEFAULT_LIMIT, After, Limit, show_page
+from debug_server.surfaces.cli.paging import DEFAULT_LIMIT, NEWEST, After, All, Limit, read_part, show_part
 from debug_server.surfaces.cli.session import SessionArgument
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, help="Files kept from commands.")
@@ -27,12 +28,19 @@ COLUMNS: list[Column] = [
 
 
 @app.command("list")
-def list_all(context: typer.Context, session: SessionArgument, after: After = 0, limit: Limit = DEFAULT_LIMIT) -> None:
-    """List a session's artifacts."""
+def list_all(
+    context: typer.Context,
+    session: SessionArgument,
+    limit: Limit = DEFAULT_LIMIT,
+    every: All = False,
+    after: After = 0,
+) -> None:
+    """List a session's artifacts, newest first."""
     call = invocation(context)
+    request = partial(calls.list_artifacts, session, order=NEWEST)
     with call.backend() as backend:
-        page = backend.send(calls.list_artifacts(session, after=after, limit=limit))
-    show_page(call.output(), page, COLUMNS)
+        part = read_part(backend, request, after=after, limit=limit, every=every)
+    show_part(call.output(), part, COLUMNS)
 
 
 @app.command()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -12,12 +13,13 @@ import typer
 from debug_server.client import calls
 from debug_server.model.signals import signal_number
 from debug_server.surfaces.cli.environment_options import Extras, Groups, Manifests, Python
-from debug_server.surfaces.cli.following import run_and_follow, status_of, wait_for
+from debug_server.surfaces.cli.following import run_and_follow, status_of, tell_what_it_waits_for, wait_for
+from debug_server.surfaces.cli.found_commands import waiting_text
 from debug_server.surfaces.cli.invocation import invocation
 from debug_server.surfaces.cli.limit_options import NO_LIMITS, LimitOptions, Require, with_limits
 from debug_server.surfaces.cli.output import Column, progress
-from debug_server.surfaces.cli.paging import DEFAULT_LIMIT, After, Limit, show_page
-from debug_server.surfaces.cli.remotes import chosen_repository, manifests_of
+from debug_server.surfaces.cli.paging import DEFAULT_LIMIT, NEWEST, After, All, Limit, read_part, show_part
+from debug_server.surfaces.cli.remotes import Repository, chosen_repository, manifests_of
 from debug_server.surfaces.cli.variable_options import Secrets, Variables, given_variables
 from debug_server.surfaces.cli.words import duration, listed, patch_text
 
@@ -50,8 +52,8 @@ def submit(
     limit_options: LimitOptions = NO_LIMITS,
     require: Require = None,
     artifact: Artifacts = None,
-    tty: Annotated[bool, typer.Option("--tty", help="give the command a terminal")] = False,
-    stdin: Annotated[bool, typer.Option("--stdin", help="keep its stdin open for `command stdin`")] = False,
+    tty: Annotated[bool, typer.Option("--tty", "-t", help="give the command a terminal")] = False,
+    stdin: Annotated[bool, typer.Option("--stdin", "-i", help="keep its stdin open for `command stdin`")] = False,
     priority: Annotated[int, typer.Option(help="a higher number runs earlier")] = 0,
     follow: Follow = False,
 ) -> None:
@@ -75,7 +77,8 @@ def submit(
         if follow:
             raise typer.Exit(run_and_follow(backend, output, lambda: [backend.send(request)]))
         command = backend.ensure_started(backend.send(request))
-    output.result(f"command {command.id} is {command.status}", command)
+    waits = f": it {waiting_text(command)}" if command.waits_for else ""
+    output.result(f"command {command.id} is {command.status}{waits}", command)
 
 
 @app.command(context_settings={"allow_interspersed_args": False})
@@ -84,7 +87,7 @@ def run(
     context: typer.Context,
     argv: Argv,
     commit: Annotated[str, typer.Option(help="branch, tag or commit")] = "HEAD",
-    repository: Annotated[str | None, typer.Option(help="the repository; default: the only one")] = None,
+    repository: Repository = None,
     patch: Annotated[Path | None, typer.Option(help="a patch to apply; - is stdin")] = None,
     manifest: Manifests = None,
     python: Python = None,
@@ -125,14 +128,16 @@ def run(
 def list_all(
     context: typer.Context,
     session: Annotated[int, typer.Argument(metavar="SESSION", help="the session's id")],
-    after: After = 0,
     limit: Limit = DEFAULT_LIMIT,
+    every: All = False,
+    after: After = 0,
 ) -> None:
-    """List a session's commands in order."""
+    """List a session's commands, newest first. `debug-server history` lists those of all sessions."""
     call = invocation(context)
+    request = partial(calls.list_commands, session, order=NEWEST)
     with call.backend() as backend:
-        page = backend.send(calls.list_commands(session, after=after, limit=limit))
-    show_page(call.output(), page, COLUMNS)
+        part = read_part(backend, request, after=after, limit=limit, every=every)
+    show_part(call.output(), part, COLUMNS)
 
 
 @app.command()
@@ -196,6 +201,7 @@ def wait(
     call = invocation(context)
     seconds = duration(timeout, flag="--timeout")
     with call.backend() as backend:
+        tell_what_it_waits_for(backend.send(calls.get_command(command)))
         progress(f"waiting for command {command}")
         row = wait_for(backend, command, seconds)
     call.output().result(f"command {row.id} is {row.status} ({row.exit_reason or 'not ended'})", row)

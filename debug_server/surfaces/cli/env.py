@@ -6,10 +6,9 @@ from typing import Annotated
 
 import typer
 
-from debug_server.model import parse_size
 from debug_server.surfaces.cli.invocation import invocation
-from debug_server.surfaces.cli.output import Column
-from debug_server.surfaces.cli.words import duration
+from debug_server.surfaces.cli.output import Column, age_text
+from debug_server.surfaces.cli.words import duration, size
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, help="Shared environments on this machine.")
 COLUMNS: list[Column] = [
@@ -17,8 +16,8 @@ COLUMNS: list[Column] = [
     ("builder", lambda row: row.builder),
     ("packages", lambda row: row.packages),
     ("mib", lambda row: round(row.total_bytes / (1 << 20), 1)),
-    ("state", lambda row: "in use" if row.in_use else f"idle for {_age(row.idle_seconds)}"),
-    ("verified", lambda row: "never" if (age := row.verified_seconds_ago) is None else f"{_age(age)} ago"),
+    ("state", lambda row: "in use" if row.in_use else f"idle for {age_text(row.idle_seconds)}"),
+    ("verified", lambda row: "never" if (age := row.verified_seconds_ago) is None else f"{age_text(age)} ago"),
     ("names", lambda row: ", ".join(row.names) or None),
 ]
 DAMAGED = 1
@@ -59,14 +58,7 @@ def gc(
     call = invocation(context)
     with call.programs.open_local() as local:
         found = local.environments.collect(
-            max_idle=duration(idle, flag="--idle"), max_bytes=None if budget is None else parse_size(budget)
+            max_idle=duration(idle, flag="--idle"), max_bytes=size(budget, flag="--budget")
         )
     freed = f"{found.freed_bytes / (1 << 20):.1f} MiB freed, {found.kept_bytes / (1 << 20):.1f} MiB kept"
     call.output().result(f"{len(found.removed)} environments removed, {freed}", found)
-
-
-def _age(seconds: float) -> str:
-    for unit, size in (("d", 86400), ("h", 3600), ("m", 60)):
-        if seconds >= 2 * size:
-            return f"{seconds / size:.0f} {unit}"
-    return f"{seconds:.0f} s"

@@ -13,6 +13,7 @@ from debug_server.client import calls
 from debug_server.messages import CommandReply
 from debug_server.model import ExitRecord
 from debug_server.surfaces.cli.backend import Backend
+from debug_server.surfaces.cli.found_commands import waiting_text
 from debug_server.surfaces.cli.log_lines import Log, RawLog, json_log
 from debug_server.surfaces.cli.outcome import FAILURE, exit_status, summary
 from debug_server.surfaces.cli.output import Output, print_notice
@@ -30,6 +31,7 @@ def run_and_follow(backend: Backend, output: Output, start: Callable[[], Sequenc
         with _sigterm_as_sigint():
             _start(start, commands)
             for command in commands:
+                tell_what_it_waits_for(command)
                 for piece in backend.follow_log(command.id):
                     log.write(piece)
                 log.finish()
@@ -70,6 +72,12 @@ def wait_for(backend: Backend, command_id: int, seconds: float | None = None) ->
             return command
 
 
+def tell_what_it_waits_for(command: CommandReply) -> None:
+    """Say for what a waiting command waits."""
+    if command.status == "pending" and command.waits_for:
+        print_notice(f"command {command.id} {waiting_text(command)}")
+
+
 def status_of(command: CommandReply) -> int:
     """The exit status for an ended command."""
     return exit_status(ExitRecord.from_json(command.exit)) if command.exit is not None else FAILURE
@@ -105,4 +113,6 @@ def _sigterm_as_sigint() -> Iterator[None]:
 
 
 def _interrupt(_: int, __: FrameType | None) -> None:
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as a background job of a shell that is not interactive
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.raise_signal(signal.SIGINT)

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from debug_server.surfaces.cli.invocation import invocation
+from debug_server.surfaces.cli.words import Grace, seconds
 
 app = typer.Typer(add_completion=False, no_args_is_help=True)
 
@@ -26,7 +27,7 @@ def serve(
     ] = None,
     tls_cert: Annotated[Path | None, typer.Option(help="a certificate chain, as PEM")] = None,
     tls_key: Annotated[Path | None, typer.Option(help="its key, as PEM")] = None,
-    grace: Annotated[float, typer.Option(help="seconds from SIGTERM to the exit")] = 10.0,
+    grace: Grace = "10",
     config: Annotated[Path | None, typer.Option(help="a settings file; default: config/runner.toml")] = None,
     log_level: Annotated[str, typer.Option(help="DEBUG, INFO, WARNING or ERROR")] = "INFO",
 ) -> None:
@@ -36,7 +37,7 @@ def serve(
         port=port,
         tls_cert=tls_cert,
         tls_key=tls_key,
-        grace_seconds=grace,
+        grace_seconds=seconds(grace, flag="--grace"),
         config=config,
         log_level=log_level.upper(),
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -62,13 +61,9 @@ class Invocation:
     def report(self, error: DebugServerError) -> int:
         """One line on stderr; returns the exit status."""
         from debug_server.service.errors_table import mapping_of
-        from debug_server.surfaces.cli.output import without_controls
+        from debug_server.surfaces.cli.output import error_line
 
-        if self.as_json:
-            text = json.dumps({"error": {"code": error.code, "message": str(error)}})
-        else:
-            text = without_controls(f"debug-server: {error}")
-        write_stderr(text)
+        write_stderr(error_line(error, as_json=self.as_json))
         return mapping_of(error).exit_status
 
 

@@ -10,7 +10,8 @@ from typing import Annotated, Any, TypeVar
 import typer
 
 from debug_server.errors import InvalidInputError
-from debug_server.model import LIMITS, Limit, Limits, Unit, parse_size
+from debug_server.model import LIMITS, Limit, Limits, Unit
+from debug_server.surfaces.cli.words import seconds, size
 
 R = TypeVar("R")
 Require = Annotated[list[str] | None, typer.Option(help="refuse to start unless this limit can be enforced")]
@@ -48,7 +49,7 @@ def with_limits(command: Callable[..., R]) -> Callable[..., R]:
 
 
 def _parameter(limit: Limit) -> inspect.Parameter:
-    kind: Any = {Unit.BYTES: str, Unit.COUNT: int}.get(limit.unit, float)
+    kind: Any = {Unit.COUNT: int, Unit.CORES: float}.get(limit.unit, str)
     option = typer.Option(f"--{limit.option}", help=_help(limit))
     annotation = Annotated[kind | None, option]
     return inspect.Parameter(
@@ -57,7 +58,19 @@ def _parameter(limit: Limit) -> inspect.Parameter:
 
 
 def _help(limit: Limit) -> str:
-    return f"{limit.phrase}, such as {limit.example}" if limit.unit is Unit.BYTES else limit.phrase
+    example = "90 or 15m" if limit.unit is Unit.SECONDS else limit.example
+    return f"{limit.phrase}, such as {example}" if limit.unit in (Unit.BYTES, Unit.SECONDS) else limit.phrase
+
+
+def _number(limit: Limit, given: Any) -> Any:
+    if limit.unit is Unit.BYTES:
+        return size(given, flag=f"--{limit.option}")
+    if limit.unit is not Unit.SECONDS:
+        return given
+    try:
+        return float(given)  # also a negative one: the table says what is wrong with it
+    except ValueError:
+        return seconds(given, flag=f"--{limit.option}")
 
 
 def _value(limit: Limit, given: Any) -> Any:
@@ -65,12 +78,7 @@ def _value(limit: Limit, given: Any) -> Any:
     if given is None or given == "":
         return None
     typed = given if isinstance(given, str) else f"{given:g}"
-    try:
-        value = parse_size(given) if limit.unit is Unit.BYTES else given
-    except InvalidInputError as error:
-        raise InvalidInputError(
-            f"--{limit.option} {typed!r} must be a number of bytes such as 4096, 64M or 1.5G"
-        ) from error
+    value = _number(limit, given)
     if fault := limit.why_invalid(value):
         raise InvalidInputError(f"--{limit.option} {typed} {fault}")
     return value

@@ -14,16 +14,13 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, TypeVar
 
-from pydantic import ValidationError
-
 from debug_server import messages as m
 from debug_server.client import calls
 from debug_server.client.calls import Call
 from debug_server.client.decoding import decode
 from debug_server.client.downloaded_file import writing
-from debug_server.errors import InvalidInputError
 from debug_server.messages import OPERATIONS, CommandReply, EventReply, LogPiece
-from debug_server.messages.faults import sentence_of
+from debug_server.messages.faults import validated
 from debug_server.service import LOCAL
 from debug_server.surfaces.cli.driving import drive
 from debug_server.surfaces.cli.parts import OpenLocal
@@ -123,7 +120,4 @@ R = TypeVar("R", bound=m.Request)
 
 
 def _request(cls: type[R], fields: Any) -> R:
-    try:
-        return cls.model_validate(dict(fields))
-    except ValidationError as error:
-        raise InvalidInputError(sentence_of(error, whole="request")) from error
+    return validated(cls, dict(fields), whole="request")

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from debug_server.client import calls
+from debug_server.surfaces.cli.following import tell_what_it_waits_for
 from debug_server.surfaces.cli.invocation import invocation
 from debug_server.surfaces.cli.log_lines import LogFormat, log_for, show
 from debug_server.surfaces.cli.log_views import (
@@ -51,7 +52,9 @@ def logs(
     call = invocation(context)
     log = log_for(LogFormat.JSON if call.as_json else format_, raw=raw)
     with call.backend() as backend:
-        backend.send(calls.get_command(command))
+        found = backend.send(calls.get_command(command))
+        if follow:
+            tell_what_it_waits_for(found)
         if digest:
             print_digest(backend, call.output(), command, max_tokens)
             return

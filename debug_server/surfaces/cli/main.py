@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from importlib import import_module
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperGroup, TyperOption
 
 from debug_server import __version__
 from debug_server.errors import DebugServerError
+from debug_server.nearest import nearest
 from debug_server.surfaces.cli.invocation import Invocation, Programs
 from debug_server.surfaces.cli.output import print_notice, write_line
 from debug_server.surfaces.cli.standard_streams import report_os_error
@@ -21,10 +23,13 @@ from debug_server.surfaces.cli.token_input import TokenFileOption, TokenOption, 
 # name -> (module, sentence)
 COMMANDS = {
     "run": ("run_line", "Run a command on this machine."),
+    "ps": ("ps", "The commands that run or wait now."),
+    "history": ("history", "The commands that have ended, newest first."),
+    "rerun": ("rerun", "Run an earlier command again."),
     "serve": ("serve", "Serve HTTP, WebSockets and gRPC."),
     "gateway": ("gateway", "Serve only the OpenAI-compatible API: serve."),
     "server": ("server", "Set up a server for a repository."),
-    "repo": ("repo", "Registered git remotes: add, list, show."),
+    "repo": ("repo", "Registered git remotes: add, list, show, remove."),
     "session": ("session", "Workspaces: create, list, show, logs, debug, diff, reset, fork, close."),
     "command": ("command", "Commands in sessions: submit, run, list, show, cancel, signal, stdin, wait."),
     "tasks": ("tasks", "Host tasks: serve, submit, list, get, wait, cancel, logs."),
@@ -48,9 +53,7 @@ Exit status: 0 success; 1 not found, conflict or unhealthy; 2 invalid value; 75 
 130 interrupted. run, command run, command wait and --follow exit with the command's status, or with 123 if it
 exceeded a limit, 124 if it timed out, 125 if debug-server failed, 127 if it could not start, 128 + n for signal n."""
 INTERRUPTED = 130
-# The words after these commands may be flags of another program.
-_TAKE_ARGV = {("run",), ("command", "run"), ("command", "submit"), ("tasks", "submit")}
-_ROOT_VALUES = ("--base-url", "--token", "--token-file")  # options before the command whose next word is their value
+_SUGGESTIONS = 3
 
 
 class LazyCommands(TyperGroup):
@@ -67,7 +70,14 @@ class LazyCommands(TyperGroup):
         module = import_module(f"debug_server.surfaces.cli.{COMMANDS[cmd_name][0]}")
         command = typer.main.get_command(module.app)
         command.name = cmd_name
+        _accept_json(command)
         return command
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """The command that the first word names; an unknown one is answered with what may be meant."""
+        if not args[0].startswith("-") and args[0] not in COMMANDS and not ctx.resilient_parsing:
+            ctx.fail(f"No such command {args[0]!r}.{_suggestion(args[0], partial(self.get_command, ctx))}")
+        return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """From the table, without loading anything."""
@@ -83,6 +93,34 @@ class LazyCommands(TyperGroup):
         except KeyboardInterrupt as error:
             print_notice("interrupted")
             raise typer.Exit(INTERRUPTED) from error
+
+
+def _accept_json(command: Any) -> None:
+    """Add ``--json`` to a command and those below it, so that it may stand anywhere before a program's own words."""
+    command.params.append(
+        TyperOption(
+            param_decls=["as_json", "--json"],
+            is_flag=True,
+            expose_value=False,
+            callback=_answer_in_json,
+            help="answer in JSON",
+        )
+    )
+    for below in getattr(command, "commands", {}).values():
+        _accept_json(below)
+
+
+def _answer_in_json(context: typer.Context, _: object, wanted: bool) -> None:
+    if wanted:
+        context.find_root().obj.as_json = True
+
+
+def _suggestion(word: str, load: Callable[[str], Any]) -> str:
+    """What may be meant by an unknown command: one of a similar name, or one of this name in a group."""
+    found = [f"{name} {word}" for name in COMMANDS if word in getattr(load(name), "commands", {})]
+    if similar := nearest(word, COMMANDS):
+        found.insert(0, similar)
+    return f" Did you mean {', '.join(map(repr, found[:_SUGGESTIONS]))}?" if found else ""
 
 
 def _show_version(wanted: bool) -> None:
@@ -132,29 +170,6 @@ def run_cli(programs: Programs, argv: Sequence[str] | None = None, *, name: str 
         context.obj.flags["token"] = given_token(token, token_file)
 
     try:
-        app(prog_name=name, args=move_json_flag_first(sys.argv[1:] if argv is None else argv))
+        app(prog_name=name, args=sys.argv[1:] if argv is None else list(argv))
     except OSError as error:
         raise SystemExit(report_os_error(error)) from error
-
-
-def move_json_flag_first(argv: Sequence[str]) -> list[str]:
-    """Move ``--json``, which may stand anywhere before a program's own arguments, to the front."""
-    end = _own_words(argv)
-    head = [word for word in argv[:end] if word != "--json"]
-    json_flag = ["--json"] if len(head) < end else []
-    return [*json_flag, *head, *argv[end:]]
-
-
-def _own_words(argv: Sequence[str]) -> int:
-    """The number of words before the program to run. A value such as ``run`` in ``repo add run`` is not a command."""
-    path: tuple[str, ...] = ()
-    value = False  # whether this word is an option's value
-    for index, word in enumerate(argv):
-        if word == "--":
-            return index
-        if not value and not word.startswith("-"):
-            path = (*path, word)
-            if path in _TAKE_ARGV:
-                return index
-        value = not path and word in _ROOT_VALUES
-    return len(argv)

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
+from debug_server.errors import DebugServerError
 from debug_server.surfaces.cli.standard_streams import write_stderr, write_stdout
 
 _GOOD = ("succeeded", "completed", "running", "ok", "idle", "ready")
@@ -29,10 +30,10 @@ class Output:
         self.as_json = as_json
         self._colour = sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
-    def table(self, items: Sequence[Any], columns: Sequence[Column]) -> None:
-        """One line for each item."""
+    def table(self, items: Sequence[Any], columns: Sequence[Column], *, next_after: int | None = None) -> None:
+        """One line for each item; JSON has the items and where the rest of the list begins."""
         if self.as_json:
-            self.json([plain(item) for item in items])
+            self.json({"items": [plain(item) for item in items], "next_after": next_after})
             return
         rows = [[name.upper() for name, _ in columns]]
         rows += [[cell(value(item)) for _, value in columns] for item in items]
@@ -80,6 +81,13 @@ def print_notice(text: str) -> None:
     write_stderr(f"[debug-server] {without_controls(text)}")
 
 
+def error_line(error: DebugServerError, *, as_json: bool) -> str:
+    """An error as one line."""
+    if as_json:
+        return json.dumps({"error": {"code": error.code, "message": str(error)}})
+    return without_controls(f"debug-server: {error}")
+
+
 def progress(text: str) -> None:
     """Print what is being waited for, if stderr is a terminal."""
     if sys.stderr.isatty():
@@ -109,6 +117,14 @@ def cell(value: object) -> str:
         return value.astimezone().strftime("%Y-%m-%d %H:%M:%S")
     text = value if isinstance(value, str) else json.dumps(plain(value), ensure_ascii=False)
     return _printable(text)
+
+
+def age_text(seconds: float) -> str:
+    """A time span for a person, in its largest unit."""
+    for unit, size in (("d", 86400), ("h", 3600), ("m", 60)):
+        if seconds >= 2 * size:
+            return f"{seconds / size:.0f} {unit}"
+    return f"{seconds:.0f} s" if seconds >= 10 else f"{seconds:.1f} s"
 
 
 def without_controls(text: str) -> str:

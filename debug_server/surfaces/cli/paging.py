@@ -1,8 +1,9 @@
-"""Paged lists: the options ``--after`` and ``--limit``, and the hint for the next page."""
+"""Lists: the options ``--limit``, ``--all`` and ``--after``, and the hint for the next page."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Annotated, Any, Protocol, TypeVar
 
 import typer
@@ -11,9 +12,12 @@ from debug_server.client.calls import Call
 from debug_server.surfaces.cli.backend import Backend
 from debug_server.surfaces.cli.output import Column, Output, print_notice
 
-After = Annotated[int, typer.Option(help="continue after this value, which the previous page printed")]
-Limit = Annotated[int, typer.Option(help="maximum number of items, up to 1000")]
-DEFAULT_LIMIT = 100
+Limit = Annotated[int, typer.Option(min=1, help="how many to show")]
+All = Annotated[bool, typer.Option("--all", help="show all of them")]
+After = Annotated[int, typer.Option(min=0, help="continue after this value, which the page before printed")]
+DEFAULT_LIMIT = 30
+NEWEST = "newest"  # the order of lists on the command line
+_MAX_PAGE = 1000
 
 
 class Page(Protocol):
@@ -31,19 +35,34 @@ class Page(Protocol):
 P = TypeVar("P", bound=Page)
 
 
-def show_page(output: Output, page: Page, columns: Sequence[Column]) -> None:
-    """A page as a table, and how to see the next."""
-    output.table(page.items, columns)
-    if page.next_after is not None:
-        print_notice(f"there are more: --after {page.next_after}")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """The items of a list from a cursor on, and where the rest begins; None at the end."""
+
+    items: list[Any]
+    next_after: int | None = None
 
 
-def every_item(backend: Backend, page_after: Callable[[int], Call[P]]) -> list[Any]:
-    """The items of all pages."""
+def read_part(
+    backend: Backend, page_of: Callable[..., Call[P]], *, after: int = 0, limit: int = DEFAULT_LIMIT, every: bool = True
+) -> Part:
+    """At most ``limit`` items of a list, or every item; ``page_of`` takes ``after`` and ``limit``."""
+    return read_pages(lambda **page: backend.send(page_of(**page)), after=after, limit=limit, every=every)
+
+
+def read_pages(read: Callable[..., Page], *, after: int, limit: int, every: bool) -> Part:
+    """The items of as many pages as are needed."""
     found: list[Any] = []
-    after: int | None = 0
-    while after is not None:
-        page = backend.send(page_after(after))
+    following: int | None = after
+    while following is not None and (every or len(found) < limit):
+        page = read(after=following, limit=_MAX_PAGE if every else min(limit - len(found), _MAX_PAGE))
         found += page.items
-        after = page.next_after
-    return found
+        following = page.next_after
+    return Part(items=found, next_after=following)
+
+
+def show_part(output: Output, part: Part, columns: Sequence[Column]) -> None:
+    """The items as a table, and how to see the others."""
+    output.table(part.items, columns, next_after=part.next_after)
+    if part.next_after is not None and not output.as_json:
+        print_notice(f"there are more: --all, or --after {part.next_after}")

@@ -13,25 +13,34 @@ import tty
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from debug_server.errors import KeeperError
 from debug_server.model import LogChunk
-from debug_server.service.foreground import CommandInput
+
+if TYPE_CHECKING:
+    from debug_server.service.foreground import CommandInput
 
 _PIECE = 1 << 16
 _KEPT_BYTES = 1 << 16  # longer than any reason
 
 
 class Printer:
-    """A log observer that repeats each byte on the stream it came from.
+    """A log observer that repeats each byte on the stream it came from, or passes chunks on to ``lines``.
 
     If a stream cannot be written any more, as after `| head -1`, it calls ``on_broken``, which cancels the command.
     """
 
-    def __init__(self, *, system: bool = False, on_broken: Callable[[], None] = lambda: None) -> None:
+    def __init__(
+        self,
+        *,
+        system: bool = False,
+        on_broken: Callable[[], None] = lambda: None,
+        lines: Callable[[LogChunk], None] | None = None,
+    ) -> None:
         self._targets = {"stdout": 1, "stderr": 2} | ({"system": 2} if system else {})
         self._on_broken = on_broken
+        self._lines = lines
         self._system = b""  # the last bytes of the system stream
         self.broken: OSError | None = None
 
@@ -44,16 +53,23 @@ class Printer:
         target = self._targets.get(chunk.stream)
         if target is None or self.broken is not None:
             return
-        view = memoryview(chunk.data)
         try:
-            while view:
-                view = view[os.write(target, view) :]
+            if self._lines is not None:
+                self._lines(chunk)
+            else:
+                _write(target, chunk.data)
         except OSError as error:
             self.broken = error
             self._on_broken()
             return
         if chunk.stream == "system":
             self._system = (self._system + chunk.data)[-_KEPT_BYTES:]
+
+
+def _write(target: int, data: bytes) -> None:
+    view = memoryview(data)
+    while view:
+        view = view[os.write(target, view) :]
 
 
 def terminal_size() -> dict[str, int]:

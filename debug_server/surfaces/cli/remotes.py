@@ -4,12 +4,21 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Annotated
+
+import typer
 
 from debug_server.client import calls
 from debug_server.errors import InvalidInputError
 from debug_server.messages import RepositoryReply
 from debug_server.surfaces.cli.backend import Backend
 
+Repository = Annotated[
+    str | None, typer.Option("--repo", "--repository", metavar="NAME", help="the repository; default: the only one")
+]
+RepositoryName = Annotated[
+    str | None, typer.Option("--repo", "--repository", metavar="NAME", help="only those of this repository")
+]
 _URL = re.compile(r"[a-z+]+://|[^/]+@[^/]+:")
 
 
@@ -35,8 +44,8 @@ def chosen_repository(backend: Backend, name: str | None) -> RepositoryReply:
     if len(known) == 1:
         return known[0]
     if not known:
-        raise InvalidInputError("no repository is registered: run `debug-server server init REMOTE` first")
-    raise InvalidInputError(f"give --repository: {', '.join(row.name for row in known)} are registered")
+        raise InvalidInputError("no repository is registered: run `debug-server repo add REMOTE` first")
+    raise InvalidInputError(f"give --repo NAME: {', '.join(row.name for row in known)} are registered")
 
 
 def manifests_of(repository: RepositoryReply) -> list[str]:

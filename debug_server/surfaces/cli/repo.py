@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Annotated
 
 import typer
@@ -10,11 +11,12 @@ from debug_server.client import calls
 from debug_server.messages import RepositoryReply
 from debug_server.surfaces.cli.invocation import invocation
 from debug_server.surfaces.cli.output import Column
-from debug_server.surfaces.cli.paging import DEFAULT_LIMIT, After, Limit, show_page
+from debug_server.surfaces.cli.paging import DEFAULT_LIMIT, NEWEST, After, All, Limit, read_part, show_part
 from debug_server.surfaces.cli.remotes import absolute_remote, name_for
 from debug_server.surfaces.cli.words import json_pairs
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, help="Registered git remotes.")
+Name = Annotated[str, typer.Argument(metavar="NAME", help="the repository's name")]
 COLUMNS: list[Column] = [
     ("id", lambda row: row.id),
     ("name", lambda row: row.name),
@@ -48,17 +50,27 @@ def add(
 
 
 @app.command("list")
-def list_all(context: typer.Context, after: After = 0, limit: Limit = DEFAULT_LIMIT) -> None:
-    """List the repositories."""
+def list_all(context: typer.Context, limit: Limit = DEFAULT_LIMIT, every: All = False, after: After = 0) -> None:
+    """List the repositories, newest first."""
     call = invocation(context)
+    request = partial(calls.list_repositories, order=NEWEST)
     with call.backend() as backend:
-        page = backend.send(calls.list_repositories(after=after, limit=limit))
-    show_page(call.output(), page, COLUMNS)
+        part = read_part(backend, request, after=after, limit=limit, every=every)
+    show_part(call.output(), part, COLUMNS)
 
 
 @app.command()
-def show(context: typer.Context, name: Annotated[str, typer.Argument(help="the repository's name")]) -> None:
+def show(context: typer.Context, name: Name) -> None:
     """Show a repository."""
     call = invocation(context)
     with call.backend() as backend:
         call.output().record(backend.send(calls.get_repository(name)))
+
+
+@app.command()
+def remove(context: typer.Context, name: Name) -> None:
+    """Remove a repository, its mirror and its workspaces; its sessions must be closed. Its history stays."""
+    call = invocation(context)
+    with call.backend() as backend:
+        reply = backend.send(calls.remove_repository(name))
+    call.output().result(reply.message, reply)

@@ -13,7 +13,7 @@ from debug_server.model import EnvironmentPlan
 from debug_server.surfaces.cli.environment_options import Extras, Groups, Manifests, Python, wanted_environment
 from debug_server.surfaces.cli.invocation import invocation
 from debug_server.surfaces.cli.limit_options import NO_LIMITS, LimitOptions, Require, with_limits
-from debug_server.surfaces.cli.run import WorkspaceOptions, command_spec, report, run_command_line
+from debug_server.surfaces.cli.run import Shown, WorkspaceOptions, command_spec, report, run_command_line
 from debug_server.surfaces.cli.variable_options import Secrets, Variables
 from debug_server.surfaces.cli.words import listed, patch_bytes
 
@@ -29,7 +29,12 @@ def run(
     require: Require = None,
     env: Variables = None,
     secret: Secrets = None,
-    repo: Annotated[str | None, typer.Option(help="run in a workspace of this repository: a git URL or path")] = None,
+    repo: Annotated[
+        str | None,
+        typer.Option(
+            "--repo", "--repository", metavar="REMOTE", help="run in a workspace of this git URL or path, not here"
+        ),
+    ] = None,
     commit: Annotated[str | None, typer.Option(help="branch, tag or commit of --repo; HEAD if not given")] = None,
     patch: Annotated[Path | None, typer.Option(help="a patch to apply to the workspace")] = None,
     manifest: Manifests = None,
@@ -37,11 +42,18 @@ def run(
     extra: Extras = None,
     group: Groups = None,
     artifact: Annotated[list[str] | None, typer.Option(help="a glob of files to keep; may be repeated")] = None,
-    tty: Annotated[bool, typer.Option("--tty", help="give the command a terminal")] = False,
+    cwd: Annotated[
+        Path | None, typer.Option(help="the folder to run in; with --repo, inside the workspace", metavar="FOLDER")
+    ] = None,
+    tty: Annotated[bool, typer.Option("--tty", "-t", help="give the command a terminal")] = False,
+    stdin: Annotated[
+        bool, typer.Option("--stdin", "-i", help="pass your stdin on, also from a terminal; a pipe always is")
+    ] = False,
     config: Annotated[Path | None, typer.Option(help="a settings file; default: config/runner.toml")] = None,
     quiet: Annotated[bool, typer.Option("--quiet", help="do not print how the command ended")] = False,
 ) -> None:
     """Run a command on this machine. Output and exit status are the command's."""
+    shown = Shown(quiet=quiet, as_json=invocation(context).as_json)
     try:
         command = command_spec(
             argv,
@@ -50,12 +62,14 @@ def run(
             variables=env or [],
             secrets=secret or [],
             tty=tty,
+            stdin=stdin,
+            cwd=cwd,
         )
         checkout = _checkout(repo, commit, patch, wanted_environment(manifest, python, extra, group), artifact or [])
     except DebugServerError as error:
-        raise typer.Exit(report(error)) from error
+        raise typer.Exit(report(error, as_json=shown.as_json)) from error
     open_local = partial(invocation(context).programs.open_local, config=config)
-    raise typer.Exit(run_command_line(open_local, command, checkout, quiet=quiet))
+    raise typer.Exit(run_command_line(open_local, command, checkout, shown))
 
 
 def _checkout(

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from debug_server.surfaces.cli.invocation import invocation
+from debug_server.surfaces.cli.words import Grace, seconds
 
 app = typer.Typer(add_completion=False)
 
@@ -21,7 +22,7 @@ def serve(
     grpc: Annotated[bool, typer.Option("--grpc/--no-grpc", help="serve gRPC, too")] = True,
     tls_cert: Annotated[Path | None, typer.Option(help="a certificate chain, as PEM")] = None,
     tls_key: Annotated[Path | None, typer.Option(help="its key, as PEM")] = None,
-    grace: Annotated[float, typer.Option(min=0, help="seconds from SIGTERM to the exit")] = 10.0,
+    grace: Grace = "10",
     config: Annotated[Path | None, typer.Option(help="a settings file; default: config/runner.toml")] = None,
     log_level: Annotated[str, typer.Option(help="DEBUG, INFO, WARNING or ERROR")] = "INFO",
 ) -> None:
@@ -32,7 +33,7 @@ def serve(
         grpc_port=grpc_port if grpc else None,
         tls_cert=tls_cert,
         tls_key=tls_key,
-        grace_seconds=grace,
+        grace_seconds=seconds(grace, flag="--grace"),
         config=config,
         log_level=log_level.upper(),
     )

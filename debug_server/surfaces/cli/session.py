@@ -34,12 +34,13 @@ from debug_server.surfaces.cli.log_views import (
     tail_start,
 )
 from debug_server.surfaces.cli.output import Column, Output, print_notice, progress, without_controls, write_line
-from debug_server.surfaces.cli.paging import DEFAULT_LIMIT, After, Limit, show_page
-from debug_server.surfaces.cli.remotes import chosen_repository, manifests_of
-from debug_server.surfaces.cli.words import duration, json_pairs, patch_text
+from debug_server.surfaces.cli.paging import DEFAULT_LIMIT, NEWEST, After, All, Limit, read_part, show_part
+from debug_server.surfaces.cli.remotes import Repository, RepositoryName, chosen_repository, manifests_of
+from debug_server.surfaces.cli.words import duration, json_pairs, listed, one_of, patch_text
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, help="Workspaces in which commands run.")
 SessionArgument = Annotated[int, typer.Argument(metavar="SESSION", help="the session's id")]
+_STATUSES = ("open", "closed", "pending", "running", "completed", "failed", "cancelled")
 COLUMNS: list[Column] = [
     ("id", lambda row: row.id),
     ("status", lambda row: row.status),
@@ -54,7 +55,7 @@ COLUMNS: list[Column] = [
 def create(
     context: typer.Context,
     commit: Annotated[str, typer.Option(help="branch, tag or commit")],
-    repository: Annotated[str | None, typer.Option(help="the repository; default: the only one")] = None,
+    repository: Repository = None,
     patch: Annotated[Path | None, typer.Option(help="a patch to apply; - is stdin")] = None,
     command: Annotated[list[str] | None, typer.Option(help="a shell command line to run; may be repeated")] = None,
     metadata: Annotated[list[str] | None, typer.Option(help="KEY=VALUE; may be repeated")] = None,
@@ -113,14 +114,22 @@ def _print_submitted(backend: Backend, output: Output, submitted: Sequence[Comma
 @app.command("list")
 def list_all(
     context: typer.Context,
-    after: After = 0,
+    status: Annotated[
+        list[str] | None,
+        typer.Option(help="open, closed, pending, running, completed, failed or cancelled; may be repeated"),
+    ] = None,
+    repo: RepositoryName = None,
     limit: Limit = DEFAULT_LIMIT,
+    every: All = False,
+    after: After = 0,
 ) -> None:
-    """List the sessions that you may see."""
+    """List the sessions that you may see, newest first."""
     call = invocation(context)
+    wanted = one_of(listed(status), flag="--status", known=_STATUSES)
+    request = partial(calls.list_sessions, status=wanted, repository=repo, order=NEWEST)
     with call.backend() as backend:
-        page = backend.send(calls.list_sessions(after=after, limit=limit))
-    show_page(call.output(), page, COLUMNS)
+        part = read_part(backend, request, after=after, limit=limit, every=every)
+    show_part(call.output(), part, COLUMNS)
 
 
 @app.command("show")

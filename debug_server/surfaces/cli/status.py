@@ -14,7 +14,7 @@ from debug_server.messages import Health, LeaseList, WhoAmI, WorkerList
 from debug_server.surfaces.cli.backend import Backend
 from debug_server.surfaces.cli.invocation import invocation
 from debug_server.surfaces.cli.output import Column, Output
-from debug_server.surfaces.cli.paging import every_item
+from debug_server.surfaces.cli.paging import read_part
 from debug_server.surfaces.cli.worker import COLUMNS as WORKERS
 
 app = typer.Typer(add_completion=False)
@@ -74,7 +74,7 @@ def _or_none_if_forbidden(backend: Backend, call: Call[T]) -> T | None:
 
 def _leases(backend: Backend) -> LeaseList | None:
     try:
-        return LeaseList(items=every_item(backend, lambda after: calls.list_leases(after=after, limit=_PAGE)))
+        return LeaseList(items=read_part(backend, calls.list_leases).items)
     except AccessError:
         return None
 

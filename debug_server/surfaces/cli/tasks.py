@@ -16,6 +16,8 @@ import typer
 from debug_server.errors import InvalidInputError, UnavailableError
 from debug_server.surfaces.cli.invocation import Invocation, invocation
 from debug_server.surfaces.cli.output import Column, print_notice
+from debug_server.surfaces.cli.paging import DEFAULT_LIMIT, NEWEST, After, All, Limit, Part, read_pages, show_part
+from debug_server.surfaces.cli.words import Grace, seconds
 
 app = typer.Typer(
     no_args_is_help=True, add_completion=False, help="Host tasks: serve, submit, list, get, wait, cancel, logs."
@@ -43,7 +45,7 @@ def serve(
     port: Annotated[int, typer.Option(min=0, max=65535, help="0 chooses a free port")] = PORT,
     tls_cert: Annotated[Path | None, typer.Option(help="a certificate chain, as PEM")] = None,
     tls_key: Annotated[Path | None, typer.Option(help="its key, as PEM")] = None,
-    grace: Annotated[float, typer.Option(help="seconds from SIGTERM to the exit")] = 10.0,
+    grace: Grace = "10",
     config: Annotated[Path | None, typer.Option(help="a settings file; default: config/runner.toml")] = None,
     log_level: Annotated[str, typer.Option(help="DEBUG, INFO, WARNING or ERROR")] = "INFO",
 ) -> None:
@@ -54,7 +56,7 @@ def serve(
         grpc_port=None,
         tls_cert=tls_cert,
         tls_key=tls_key,
-        grace_seconds=grace,
+        grace_seconds=seconds(grace, flag="--grace"),
         config=config,
         log_level=log_level.upper(),
         parts=frozenset({"tasks"}),
@@ -68,7 +70,7 @@ def submit(
     task: TaskArgument,
     prompt: Annotated[str, typer.Argument(help="the prompt; - reads it from stdin")],
     run: Annotated[str, typer.Option(help="the id of the run that the task belongs to")] = "cli",
-    timeout: Annotated[float, typer.Option(help="time limit in seconds")] = 600.0,
+    timeout: Annotated[str, typer.Option(metavar="TIME", help="time limit, such as 90 (seconds) or 15m")] = "10m",
     mode: Annotated[str, typer.Option(help="the execution mode, such as no-workspace")] = "no-workspace",
     project: Annotated[Path | None, typer.Option(help="the project's root, for the workspace modes")] = None,
     lock: Annotated[list[Path] | None, typer.Option(help="a path to lock for this task; may be repeated")] = None,
@@ -79,7 +81,8 @@ def submit(
 ) -> None:
     """Queue a task; with --follow the exit status is the task's."""
     call = invocation(context)
-    body: dict[str, Any] = {"task_id": task, "run_id": run, "timeout_seconds": timeout, "execution_mode": mode}
+    body: dict[str, Any] = {"task_id": task, "run_id": run, "execution_mode": mode}
+    body["timeout_seconds"] = seconds(timeout, flag="--timeout")
     body["prompt"] = sys.stdin.read() if prompt == "-" else prompt
     if project is not None:
         body["workspace"] = {
@@ -104,17 +107,21 @@ def submit(
 def list_all(
     context: typer.Context,
     status: Annotated[str | None, typer.Option(help="only tasks with this status, such as queued or success")] = None,
-    after: Annotated[int, typer.Option(help="continue after this value, which the previous page printed")] = 0,
-    limit: Annotated[int, typer.Option(help="maximum number of tasks")] = 100,
+    limit: Limit = DEFAULT_LIMIT,
+    every: All = False,
+    after: After = 0,
 ) -> None:
-    """List the tasks that you may see, oldest first."""
+    """List the tasks that you may see, newest first."""
     call = invocation(context)
-    params = {"after": after, "limit": limit, **({"status": status} if status is not None else {})}
+    filters = {} if status is None else {"status": status}
     with _client(call) as client:
-        page = client.send("GET", "/tasks", params=params)
-    call.output().table(page["items"], COLUMNS)
-    if page["next_after"] is not None:
-        print_notice(f"there are more: --after {page['next_after']}")
+        part = read_pages(
+            lambda **page: Part(**client.send("GET", "/tasks", params={**filters, "order": NEWEST, **page})),
+            after=after,
+            limit=limit,
+            every=every,
+        )
+    show_part(call.output(), part, COLUMNS)
 
 
 @app.command()
@@ -129,12 +136,15 @@ def get(context: typer.Context, task: TaskArgument) -> None:
 def wait(
     context: typer.Context,
     task: TaskArgument,
-    timeout: Annotated[float, typer.Option(help="maximum seconds to wait")] = 600.0,
+    timeout: Annotated[
+        str, typer.Option(metavar="TIME", help="the longest time to wait, such as 90 (seconds) or 15m")
+    ] = "10m",
 ) -> None:
     """Wait until a task ends, at most for the timeout, and show it."""
     call = invocation(context)
+    params = {"timeout": seconds(timeout, flag="--timeout")}
     with _client(call) as client:
-        call.output().record(client.send("GET", _path(task, "/wait"), params={"timeout": timeout}))
+        call.output().record(client.send("GET", _path(task, "/wait"), params=params))
 
 
 @app.command()

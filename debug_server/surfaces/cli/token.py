@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Annotated
 
 import typer
@@ -9,7 +10,7 @@ import typer
 from debug_server.client import calls
 from debug_server.surfaces.cli.invocation import invocation
 from debug_server.surfaces.cli.output import Column
-from debug_server.surfaces.cli.paging import DEFAULT_LIMIT, After, Limit, show_page
+from debug_server.surfaces.cli.paging import DEFAULT_LIMIT, NEWEST, After, All, Limit, read_part, show_part
 from debug_server.surfaces.cli.words import duration, json_pairs, listed
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, help="Access tokens.")
@@ -52,12 +53,13 @@ def create(
 
 
 @app.command("list")
-def list_all(context: typer.Context, after: After = 0, limit: Limit = DEFAULT_LIMIT) -> None:
-    """List the tokens, without their secrets."""
+def list_all(context: typer.Context, limit: Limit = DEFAULT_LIMIT, every: All = False, after: After = 0) -> None:
+    """List the tokens without their secrets, newest first."""
     call = invocation(context)
+    request = partial(calls.list_tokens, order=NEWEST)
     with call.backend() as backend:
-        page = backend.send(calls.list_tokens(after=after, limit=limit))
-    show_page(call.output(), page, COLUMNS)
+        part = read_part(backend, request, after=after, limit=limit, every=every)
+    show_part(call.output(), part, COLUMNS)
 
 
 @app.command()

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+import typer
 
 from debug_server.errors import InvalidInputError
+from debug_server.model import parse_duration, parse_size
+from debug_server.nearest import nearest
 
-_DURATION = re.compile(r"(\d+(?:\.\d+)?)([smhd]?)")
-_SECONDS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
+Grace = Annotated[str, typer.Option(metavar="TIME", help="the longest time from SIGTERM to the exit")]
 _MAX_PATCH_BYTES = 16 << 20  # what the server takes
 
 
@@ -42,10 +44,36 @@ def duration(text: str | None, *, flag: str) -> float | None:
     """Seconds from ``90``, ``15m``, ``2h`` or ``7d``."""
     if text is None:
         return None
-    match = _DURATION.fullmatch(text.strip())
-    if match is None:
-        raise InvalidInputError(f"{flag} {text!r} must be a number of seconds, or a duration such as 15m, 2h or 7d")
-    return float(match[1]) * _SECONDS[match[2]]
+    return seconds(text, flag=flag)
+
+
+def seconds(text: str, *, flag: str) -> float:
+    """The seconds of a duration."""
+    try:
+        return parse_duration(text)
+    except InvalidInputError as error:
+        raise InvalidInputError(f"{flag} {error}") from error
+
+
+def size(text: str | None, *, flag: str) -> int | None:
+    """Bytes from ``4096``, ``256M`` or ``1.5G``."""
+    if text is None:
+        return None
+    try:
+        return parse_size(text)
+    except InvalidInputError as error:
+        raise InvalidInputError(f"{flag} {text!r} must be a number of bytes such as 4096, 64M or 1.5G") from error
+
+
+def one_of(items: Sequence[str], *, flag: str, known: Sequence[str]) -> list[str]:
+    """The items, each of which must be known."""
+    for item in items:
+        if item not in known:
+            meant = nearest(item, known)
+            raise InvalidInputError(
+                f"{flag} {item!r} is unknown: " + (f"did you mean {meant!r}?" if meant else f"use {', '.join(known)}")
+            )
+    return list(items)
 
 
 def patch_bytes(path: Path) -> bytes:

@@ -11,7 +11,7 @@ from debug_server.client.calls import Call
 from debug_server.messages import WorkerList
 from debug_server.surfaces.cli.invocation import invocation
 from debug_server.surfaces.cli.output import Column
-from debug_server.surfaces.cli.paging import DEFAULT_LIMIT, After, Limit, show_page
+from debug_server.surfaces.cli.paging import DEFAULT_LIMIT, After, All, Limit, read_part, show_part
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, help="Supervised long-lived processes.")
 COLUMNS: list[Column] = [
@@ -28,9 +28,12 @@ Instance = Annotated[int | None, typer.Option(help="the number of one instance, 
 
 
 @app.command("list")
-def list_all(context: typer.Context, after: After = 0, limit: Limit = DEFAULT_LIMIT) -> None:
+def list_all(context: typer.Context, limit: Limit = DEFAULT_LIMIT, every: All = False, after: After = 0) -> None:
     """List the workers and their states."""
-    _show(context, calls.list_workers(after=after, limit=limit))
+    call = invocation(context)
+    with call.backend() as backend:
+        part = read_part(backend, calls.list_workers, after=after, limit=limit, every=every)
+    show_part(call.output(), part, COLUMNS)
 
 
 @app.command()
@@ -55,7 +58,7 @@ def _show(context: typer.Context, call: Call[WorkerList]) -> None:
     invoked = invocation(context)
     with invoked.backend() as backend:
         found = backend.send(call)
-    show_page(invoked.output(), found, COLUMNS)
+    invoked.output().table(found.items, COLUMNS)
 
 
 def _last_exit(found: dict[str, object] | None) -> str:

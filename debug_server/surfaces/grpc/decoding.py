@@ -9,11 +9,10 @@ from typing import Any, TypeVar
 from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import DecodeError, Message
 from google.protobuf.struct_pb2 import Struct, Value
-from pydantic import ValidationError
 
 from debug_server.errors import InvalidInputError
 from debug_server.messages import Request, WriteStdin
-from debug_server.messages.faults import sentence_of
+from debug_server.messages.faults import validated
 
 M = TypeVar("M", bound=Message)
 R = TypeVar("R", bound=Request)
@@ -34,10 +33,7 @@ def request_of(kind: type[R], message: Message) -> R:
     fields = plain(message)
     if kind is WriteStdin:
         fields["encoding"] = "base64"
-    try:
-        return kind.model_validate(fields)
-    except ValidationError as error:
-        raise InvalidInputError(sentence_of(error, whole="request")) from error
+    return validated(kind, fields, whole="request")
 
 
 def plain(message: Message) -> dict[str, Any]:

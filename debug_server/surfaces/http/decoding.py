@@ -9,7 +9,9 @@ from pydantic import BaseModel
 from pydantic_core import from_json
 from starlette.requests import HTTPConnection, Request
 
-from debug_server.errors import InvalidInputError, UnsupportedMediaTypeError
+from debug_server.errors import FieldViolation, InvalidInputError, UnsupportedMediaTypeError
+from debug_server.messages.faults import validated
+from debug_server.nearest import nearest
 
 M = TypeVar("M", bound=BaseModel)
 _WITH_TOKEN = frozenset({"", "application/x-www-form-urlencoded"})  # accepted together with a token
@@ -18,12 +20,20 @@ _DIGITS = 19  # of the largest number that a path may hold
 
 def from_query(connection: HTTPConnection, message: type[M], **extra: Any) -> M:
     """Decode a message from the path and the query; a list is a repeated name, or one value with commas."""
-    query = connection.query_params
+    query, lists = connection.query_params, _lists_of(message)
     fields: dict[str, Any] = dict(query)
-    fields |= {name: query.getlist(name) for name in _lists_of(message) if len(query.getlist(name)) > 1}
+    for name in fields:
+        if len(values := query.getlist(name)) > 1:
+            if name not in lists and len(set(values)) > 1:
+                raise InvalidInputError(f"{name}: given twice in the query: leave one out", field=name)
+            fields[name] = values if name in lists else values[0]
     if connection.scope["type"] == "websocket":
         fields.pop("token", None)
-    return message.model_validate({**fields, **connection.path_params, **extra})
+    for name, value in connection.path_params.items():
+        if fields.setdefault(name, value) != value:
+            text = f"{name} is {value} in the path and {fields[name]!r} in the query: leave one out"
+            raise InvalidInputError(text, field=name)
+    return validated(message, {**fields, **extra}, whole="query")
 
 
 @cache
@@ -34,12 +44,23 @@ def _lists_of(message: type[BaseModel]) -> frozenset[str]:
 
 async def from_body(request: Request, message: type[M]) -> M:
     """Decode a message from the path and a JSON body; values are not converted."""
+    refuse_query(request, message)
     fields = await json_object(request)
     for name, text in request.path_params.items():
         value = _number(text)
         if fields.setdefault(name, value) != value:
-            raise InvalidInputError(f"{name} is {text} in the path and {fields[name]!r} in the body: leave one out")
-    return message.model_validate(fields, strict=True)
+            told = f"{name} is {text} in the path and {fields[name]!r} in the body: leave one out"
+            raise InvalidInputError(told, field=name)
+    return validated(message, fields, strict=True)
+
+
+def refuse_query(request: Request, message: type[BaseModel]) -> None:
+    """InvalidInputError for a query where the fields belong into the body."""
+    for name in request.query_params:
+        meant = nearest(name, message.model_fields)
+        advice = f"send {meant!r} in the JSON body" if meant else "this request has no query parameters"
+        violation = FieldViolation(field=name, reason=f"unknown query parameter: {advice}")
+        raise InvalidInputError(violation.message, violations=[violation])
 
 
 async def json_object(request: Request) -> dict[str, Any]:

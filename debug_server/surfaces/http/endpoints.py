@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
-from pydantic import Field, ValidationError
+from pydantic import Field
 from starlette.requests import Request
 from starlette.responses import FileResponse, Response
 
 from debug_server import messages as m
 from debug_server.errors import DebugServerError
 from debug_server.messages import OPERATIONS, ServiceOperation
+from debug_server.messages.faults import validated
 from debug_server.service import Service
 from debug_server.surfaces.http.access import identify
 from debug_server.surfaces.http.decoding import from_body, from_query, json_object
-from debug_server.surfaces.http.refusals import error_response, validation_error_response
+from debug_server.surfaces.http.refusals import error_response
 
 Endpoint = Callable[[Request], Awaitable[Response]]
 KEY_HEADER = "idempotency-key"
@@ -29,8 +30,6 @@ def with_error_responses(endpoint: Endpoint) -> Endpoint:
             return await endpoint(request)
         except DebugServerError as error:
             return error_response(error)
-        except ValidationError as error:
-            return validation_error_response(error)
 
     return handle
 
@@ -69,8 +68,8 @@ def start_run_endpoint(service: Service) -> Endpoint:
     async def handle(request: Request) -> Response:
         caller = await identify(service, request)
         caller.require(operation.scopes or ())
-        query = WaitQuery.model_validate(dict(request.query_params))
-        message = m.StartRun.model_validate(await json_object(request), strict=True)
+        query = from_query(request, WaitQuery)
+        message = validated(m.StartRun, await json_object(request), strict=True)
         reply = await service.perform(caller, operation, message, request.headers.get(KEY_HEADER))
         assert isinstance(reply, m.RunReply)
         if query.wait:

@@ -63,15 +63,22 @@ def reference_page(document: dict[str, Any]) -> str:
         for method, operation in item.items():
             if method != "servers":
                 groups.setdefault(operation["tags"][0], []).append(_operation(method, path, operation))
-    sections = "".join(f"<h2>{escape(tag)}</h2>{''.join(found)}" for tag, found in sorted(groups.items()))
+    sections = "".join(
+        f"<h2>{escape(tag['name'])}</h2><p>{escape(tag['description'])}</p>{''.join(groups[tag['name']])}"
+        for tag in document["tags"]
+    )
+    errors = _table(
+        ("status", "", "content"), [_response(*item) for item in document["components"]["responses"].items()]
+    )
     servers = " ".join(
         f"<li><code>{escape(one['url'])}</code>: {escape(one['description'])}</li>" for one in document["servers"]
     )
     shown = "".join(
         _details(name, f"<code>{escape(name)}</code>", _schema(schema)) for name, schema in sorted(schemas.items())
     )
-    head = f"<h1>{escape(info['title'])} {escape(info['version'])}</h1><p>Paths are below:</p><ul>{servers}</ul>"
-    return _page(f"{info['title']}: reference", f"{head}{sections}<h2>schemas</h2>{shown}")
+    head = f"<h1>{escape(info['title'])} {escape(info['version'])}</h1><p>{escape(info['description'])}</p>"
+    body = f"{head}<p>Paths are below:</p><ul>{servers}</ul>{sections}<h2>errors</h2>{errors}<h2>schemas</h2>{shown}"
+    return _page(f"{info['title']}: reference", body)
 
 
 def _operation(method: str, path: str, operation: dict[str, Any]) -> str:
@@ -82,7 +89,7 @@ def _operation(method: str, path: str, operation: dict[str, Any]) -> str:
         parts.append(_table(("parameter", "in", "type", ""), rows))
     for kind, content in operation.get("requestBody", {}).get("content", {}).items():
         parts.append(f"<p>Body, <code>{escape(kind)}</code>:</p>{_schema(content.get('schema', {}))}")
-    rows = [_response(code, response) for code, response in operation["responses"].items()]
+    rows = [_response(code, item) for code, item in operation["responses"].items() if "$ref" not in item]
     parts.append(_table(("status", "", "content"), rows))
     line = f"<b>{method.upper()}</b> <code>{escape(path)}</code> {escape(operation['summary'])}"
     return _details(operation["operationId"], line, "".join(parts))

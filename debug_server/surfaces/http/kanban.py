@@ -19,8 +19,9 @@ from debug_server.dispatch.governor import Governor
 from debug_server.dispatch.issue_event import IssueEvent
 from debug_server.dispatch.stream import EventStream, StreamFilter
 from debug_server.dispatch.webhooks import event_of, require_signature, verify
+from debug_server.messages.faults import validated
 from debug_server.surfaces.http.access import identify_or_local
-from debug_server.surfaces.http.decoding import json_object
+from debug_server.surfaces.http.decoding import from_query, json_object, refuse_query
 from debug_server.surfaces.http.documented_routes import LAST_EVENT, SSE, DocumentedRoute, RouteDoc
 from debug_server.surfaces.http.endpoints import Endpoint
 from debug_server.surfaces.http.streaming import Stream, with_heartbeats
@@ -113,7 +114,8 @@ def _emit(governor: Governor) -> Endpoint:
     async def handle(request: Request) -> Response:
         caller = await identify_or_local(governor.service, request)
         caller.require(("commands:write", "sessions:write"))
-        asked = EmitEvent.model_validate(await json_object(request))
+        refuse_query(request, EmitEvent)
+        asked = validated(EmitEvent, await json_object(request))
         event = IssueEvent(**{**asked.model_dump(), "paths": tuple(asked.paths)})
         return _emit_response(await governor.dispatcher.emit(event))
 
@@ -145,7 +147,7 @@ def _stream(governor: Governor) -> Endpoint:
     async def handle(request: Request) -> Response:
         caller = await identify_or_local(governor.service, request)
         caller.require(("sessions:read",))
-        asked = StreamQuery.model_validate(dict(request.query_params))
+        asked = from_query(request, StreamQuery)
         stream_filter = StreamFilter(
             repo_name=asked.repo,
             task_id=asked.task,

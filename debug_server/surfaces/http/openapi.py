@@ -7,11 +7,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 from pydantic.json_schema import models_json_schema
 from starlette.routing import BaseRoute, Route
 
 from debug_server.messages import OPERATIONS, ROUTES, VARIANTS, Reply
+from debug_server.messages.fields import doc_of
 from debug_server.surfaces.http.documented_routes import (
     BYTES,
     JSON,
@@ -32,9 +33,9 @@ _FAILURES = {
     "404": "unknown, or owned by another token",
     "409": "not possible in the current state",
     "413": "the body is too large",
-    "422": "a value is wrong; `field` names it",
+    "415": "the body is not sent as application/json",
+    "422": "a field is wrong; `violations` names each, with the reason",
     "429": "a quota or a limit is reached; see Retry-After",
-    "501": "no debugger is attached",
     "502": "the git remote did not answer",
     "503": "the server is shutting down, or its store is unavailable; see Retry-After",
     "507": "the server's disk is full; see Retry-After",
@@ -46,7 +47,20 @@ _KEY = {
     "description": "A repeated request with the same key is performed once.",
     "schema": {"type": "string", "minLength": 1, "maxLength": 255, "pattern": "^[ -~]+$"},
 }
-_RANGE = {"name": "Range", "in": "header", "required": False, "schema": {"type": "string"}}
+_RANGE = {
+    "name": "Range",
+    "in": "header",
+    "required": False,
+    "description": "A range of bytes, such as `bytes=0-999` or `bytes=-1000`.",
+    "schema": {"type": "string"},
+}
+
+
+class Violation(Reply):
+    """One wrong field of a request."""
+
+    field: str = Field(description="Its name; inside another field, its path.", examples=["limits.wall_seconds"])
+    reason: str
 
 
 class Fault(Reply):
@@ -56,6 +70,7 @@ class Fault(Reply):
     message: str
     retryable: bool
     field: str | None = None
+    violations: list[Violation] = Field(default_factory=list)
 
 
 class ErrorReply(Reply):
@@ -85,6 +100,24 @@ OVERRIDES = {
     "session_logs": RouteOverride(query=SessionLogQuery, produces=(NDJSON,)),
     "follow_events": RouteOverride(produces=(SSE,), headers=(LAST_EVENT,)),
 }
+_TAGS = {
+    "repositories": "Git remotes that workspaces are made of.",
+    "sessions": "A leased workspace of a commit and a patch, with the commands run in it.",
+    "commands": "One process tree each, from its start to one terminal state.",
+    "execs": "A command and its output in one request.",
+    "runs": "Session and command in one request, which returns when the command is queued.",
+    "logs": "The output of commands, addressed by byte offset.",
+    "artifacts": "Files that are kept when a command has ended.",
+    "events": "Durable, numbered facts.",
+    "leases": "Workspaces and who has them.",
+    "workers": "Long-lived processes that the server supervises.",
+    "tokens": "Access tokens.",
+    "tasks": "Host tasks, for orchestrators.",
+    "events and runners": "Events of repositories and kanban boards, which start runners.",
+    "health": "Probes and metrics.",
+    "OpenAI API": "The gateway to a supervised worker; OpenAI's reference describes requests and replies.",
+    "MCP": "The Model Context Protocol.",
+}
 _PROBES = {
     "/health": "The process answers.",
     "/healthz": "The process answers, with details.",
@@ -107,6 +140,10 @@ _SERVERS = [
     {"url": "/", "description": "The same paths, for clients that use them already."},
 ]
 _ROOT = [{"url": "/"}]
+_ABOUT = (
+    'Runs commands on commits and patches of git repositories. Every error is `{"error": {code, message, retryable}}`; '
+    "an unknown path or method is answered with the right one."
+)
 _ANY_OBJECT = {JSON: {"schema": {"type": "object"}}}
 _PATH_TYPE = re.compile(r":\w+}")
 
@@ -122,7 +159,7 @@ def document(title: str, version: str, routes: Iterable[BaseRoute] = (), *, api:
         [(item, "serialization" if issubclass(item, Reply) else "validation") for item in unique],
         ref_template=_REFERENCE,
     )
-    schemas = components["$defs"]
+    schemas = {name: _with_docs(name, schema) for name, schema in components["$defs"].items()}
     paths: dict[str, Any] = {
         path: {"servers": _ROOT, "get": _probe(path, summary)} for path, summary in _PROBES.items()
     }
@@ -135,19 +172,38 @@ def document(title: str, version: str, routes: Iterable[BaseRoute] = (), *, api:
             if method == "POST":
                 described["requestBody"] = {"required": True, "content": _ANY_OBJECT}
             paths.setdefault(path, {"servers": _ROOT})[method.lower()] = described
+    used = {operation["tags"][0] for item in paths.values() for name, operation in item.items() if name != "servers"}
     return {
         "openapi": "3.1.0",
-        "info": {"title": title, "version": version},
+        "info": {"title": title, "version": version, "description": _ABOUT},
         "servers": _SERVERS,
+        "tags": [{"name": name, "description": about} for name, about in _TAGS.items() if name in used],
         "paths": paths,
         "components": {
             "schemas": schemas,
+            "responses": {code: _failure(about) for code, about in _FAILURES.items()},
             "securitySchemes": {
                 "bearer": {"type": "http", "scheme": "bearer"},
                 "signature": {"type": "apiKey", "in": "header", "name": "X-Hub-Signature-256"},
             },
         },
     }
+
+
+def _with_docs(name: str, schema: dict[str, Any]) -> dict[str, Any]:
+    """The schema with a description and an example of each field."""
+    properties = schema.get("properties", {})
+    return {**schema, "properties": {field: _with_doc(name, field, about) for field, about in properties.items()}}
+
+
+def _with_doc(name: str, field: str, schema: dict[str, Any]) -> dict[str, Any]:
+    doc = doc_of(name, field)
+    added: dict[str, Any] = {}
+    if doc is not None and "description" not in schema:
+        added["description"] = doc.about
+    if doc is not None and doc.example is not None and "examples" not in schema:
+        added["examples"] = [doc.example]
+    return {**schema, **added}
 
 
 def _api() -> Iterable[tuple[str, str, RouteDoc]]:
@@ -203,7 +259,7 @@ def _specified(path: str, name: str, tag: str, summary: str) -> dict[str, Any]:
         "summary": summary,
         "security": [{"bearer": []}, {}],
         "parameters": [
-            {"name": parameter, "in": "path", "required": True, "schema": {"type": "string"}}
+            _parameter(parameter, "path", {"type": "string", "description": "The name in the path."}, required=True)
             for parameter in re.findall(r"{(\w+)}", path)
         ],
         "responses": {"200": {"description": "Done.", "content": _ANY_OBJECT}},
@@ -213,11 +269,16 @@ def _specified(path: str, name: str, tag: str, summary: str) -> dict[str, Any]:
 def _parameters(names: list[str], request: dict[str, Any], asked: dict[str, Any]) -> Iterable[dict[str, Any]]:
     properties = request.get("properties", {})
     for name in names:
-        yield {"name": name, "in": "path", "required": True, "schema": properties[name]}
+        yield _parameter(name, "path", properties[name], required=True)
     for name, schema in asked.get("properties", {}).items():
         if name not in names:
-            required = name in asked.get("required", ())
-            yield {"name": name, "in": "query", "required": required, "schema": schema}
+            yield _parameter(name, "query", schema, required=name in asked.get("required", ()))
+
+
+def _parameter(name: str, place: str, schema: dict[str, Any], *, required: bool) -> dict[str, Any]:
+    about = {"description": schema["description"]} if "description" in schema else {}
+    rest = {key: value for key, value in schema.items() if key != "description"}
+    return {"name": name, "in": place, "required": required, **about, "schema": rest}
 
 
 def _body(request: dict[str, Any], names: list[str]) -> dict[str, Any]:
@@ -231,17 +292,21 @@ def _body(request: dict[str, Any], names: list[str]) -> dict[str, Any]:
 
 
 def _responses(about: RouteDoc) -> dict[str, Any]:
-    fault = {JSON: {"schema": {"$ref": _REFERENCE.format(model=ErrorReply.__name__)}}}
-    responses: dict[str, Any] = {
-        code: {"description": description, "content": fault} for code, description in _FAILURES.items()
-    }
+    responses: dict[str, Any] = {code: {"$ref": f"#/components/responses/{code}"} for code in _FAILURES}
+    if about.name == "debug_session":
+        responses["501"] = _failure("no debugger is attached")
     schema = {"$ref": _REFERENCE.format(model=about.reply.__name__)} if about.reply else {}
     content = {kind: {"schema": schema} if kind == JSON else {} for kind in about.produces}
     responses[str(about.status)] = {"description": "Done.", "content": content}
     if _RANGE in about.headers:
         responses["206"] = {"description": "A range of it.", "content": content}
-        responses["416"] = {"description": "The range starts after the end.", "content": fault}
+        responses["416"] = _failure("the range starts after the end")
     return dict(sorted(responses.items()))
+
+
+def _failure(about: str) -> dict[str, Any]:
+    schema = {"$ref": _REFERENCE.format(model=ErrorReply.__name__)}
+    return {"description": f"{about[0].upper()}{about[1:]}.", "content": {JSON: {"schema": schema}}}
 
 
 def _probe(path: str, summary: str) -> dict[str, Any]:

@@ -4,31 +4,38 @@ from __future__ import annotations
 
 import json
 import math
+import re
+from collections.abc import Iterable
 from http import HTTPStatus
 from typing import Any
 
-from pydantic import ValidationError
 from starlette.exceptions import HTTPException
 from starlette.requests import HTTPConnection
 from starlette.responses import Response
-from starlette.routing import Match, Route
+from starlette.routing import BaseRoute, Match, Route
 
 from debug_server.errors import DebugServerError, InvalidInputError, NotFoundError
-from debug_server.messages.faults import faults_of
+from debug_server.nearest import nearest
 from debug_server.service import mapping_of
 
 _RETRY_SECONDS = 1.0
+_LONGEST_PATH = 200  # that is compared with others
+_FIELD, _NUMBER = re.compile(r"{[^}]*}"), re.compile(r"(?<=/)\d+(?=/|$)")
+_PREFIX = re.compile(r"^/(?:api/?)?(?:v\d+/)?")  # of another version, or none
 _REASON_BYTES = 123  # what a WebSocket's closing frame can carry
 
 
-def error_object(error: DebugServerError, field: str | None = None) -> dict[str, Any]:
+def error_object(error: DebugServerError) -> dict[str, Any]:
     """``{"error": …}`` for one of our errors."""
-    field = field or getattr(error, "field", None)
-    content = {"code": error.code, "message": str(error), "retryable": mapping_of(error).retryable}
-    return {"error": content if field is None else {**content, "field": field}}
+    content: dict[str, Any] = {"code": error.code, "message": str(error), "retryable": mapping_of(error).retryable}
+    if isinstance(error, InvalidInputError) and error.field is not None:
+        content["field"] = error.field
+    if isinstance(error, InvalidInputError) and error.violations:
+        content["violations"] = [{"field": one.field, "reason": one.reason} for one in error.violations]
+    return {"error": content}
 
 
-def error_response(error: DebugServerError, *, field: str | None = None) -> Response:
+def error_response(error: DebugServerError) -> Response:
     """The response for one of our errors."""
     status = mapping_of(error).http
     headers = {}
@@ -36,13 +43,7 @@ def error_response(error: DebugServerError, *, field: str | None = None) -> Resp
         headers["WWW-Authenticate"] = 'Bearer realm="debug-server"'
     if status in (HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE):
         headers["Retry-After"] = str(max(1, math.ceil(getattr(error, "retry_after", _RETRY_SECONDS))))
-    return _json(error_object(error, field), status, headers)
-
-
-def validation_error_response(error: ValidationError) -> Response:
-    """The response for an invalid request; it names the first wrong field."""
-    first = faults_of(error)[0]
-    return error_response(InvalidInputError(first.message), field=first.field)
+    return _json(error_object(error), status, headers)
 
 
 async def routing_error_response(connection: HTTPConnection, error: Exception) -> Response:
@@ -50,12 +51,24 @@ async def routing_error_response(connection: HTTPConnection, error: Exception) -
     assert isinstance(error, HTTPException)
     path, headers = connection.scope["path"], dict(error.headers or {})
     if error.status_code == HTTPStatus.NOT_FOUND:
-        return error_response(NotFoundError(f"there is no path {path!r}: see /openapi.json"))
+        return error_response(NotFoundError(f"there is no path {path!r}: {_advice(path, connection.app.routes)}"))
     method = connection.scope["method"]
     if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
         headers["Allow"] = ", ".join(sorted(_methods(connection)))
-    ours = InvalidInputError(f"{method} is not possible on {path!r}: {error.detail}")
+        reason = f"use {' or '.join(sorted(_methods(connection) - {'HEAD'}))}"
+    else:
+        reason = error.detail
+    ours = InvalidInputError(f"{method} is not possible on {path!r}: {reason}")
     return _json(error_object(ours), error.status_code, headers)
+
+
+def _advice(path: str, routes: Iterable[BaseRoute]) -> str:
+    """What to do about an unknown path: the most similar one, and where all of them are."""
+    known = {_FIELD.sub("{}", route.path): route.path for route in routes if isinstance(route, Route)}
+    shape = _NUMBER.sub("{}", _PREFIX.sub("/", path[:_LONGEST_PATH]))
+    meant = known.get(shape) or nearest(shape, known)
+    meant = known.get(meant, meant) if meant else None
+    return f"did you mean {meant!r}? /docs has every path" if meant else "/docs has every path"
 
 
 def _methods(connection: HTTPConnection) -> set[str]:

@@ -8,14 +8,12 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
 from dataclasses import dataclass
 
-from pydantic import ValidationError
 from starlette.status import WS_1006_ABNORMAL_CLOSURE
 from starlette.websockets import WebSocket, WebSocketDisconnect, WebSocketState
 
 from debug_server import messages as m
-from debug_server.errors import AccessError, DebugServerError, InvalidInputError, NotFoundError, StoreUnavailableError
+from debug_server.errors import AccessError, DebugServerError, NotFoundError, StoreUnavailableError
 from debug_server.messages import OPERATIONS, ROUTES
-from debug_server.messages.faults import faults_of
 from debug_server.service import Caller, Service
 from debug_server.service.followers import TOKEN_INVALID
 from debug_server.surfaces.http.access import identify
@@ -120,8 +118,6 @@ def guarded_socket(endpoint: Socket) -> Socket:
             await endpoint(socket)
         except DebugServerError as error:
             await socket.close(REFUSED, closing_reason(error))
-        except ValidationError as error:
-            await socket.close(REFUSED, closing_reason(InvalidInputError(faults_of(error)[0].message)))
 
     return handle
 

@@ -16,7 +16,7 @@ from debug_server.messages.task_operations import TASK_OPERATIONS, TaskOperation
 from debug_server.messages.tasks import FollowTaskLog, RunnerSubmit, RunnerTask, TaskId, TaskPage, WaitTask
 from debug_server.service import Caller, Service
 from debug_server.surfaces.http.access import identify_or_local
-from debug_server.surfaces.http.decoding import from_query, json_object
+from debug_server.surfaces.http.decoding import from_body, from_query
 from debug_server.surfaces.http.documented_routes import BYTES, JSON, LAST_EVENT, NDJSON, SSE, DocumentedRoute, RouteDoc
 from debug_server.surfaces.http.endpoints import KEY_HEADER, Endpoint, encoded
 from debug_server.surfaces.http.log_text import LogText, Record
@@ -103,7 +103,7 @@ class TasksPart:
     async def submit(self, request: Request) -> Response:
         """``POST /tasks/submit``."""
         caller = await self._caller(request)
-        submit = RunnerSubmit.model_validate(await json_object(request), strict=True)
+        submit = await from_body(request, RunnerSubmit)
         return encoded(await self._tasks.submit(caller, submit, request.headers.get(KEY_HEADER)))
 
     async def get(self, request: Request) -> Response:

@@ -46,6 +46,12 @@ class Done:
         """Its answer."""
         return json.loads(self.out)
 
+    @property
+    def items(self) -> Any:
+        """What the list has that it answered with."""
+        assert self.json.keys() == {"items", "next_after"}
+        return self.json["items"]
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Terminal:

@@ -8,6 +8,7 @@ import signal
 from collections.abc import Callable
 from pathlib import Path
 
+from tests.repositories import make_repository
 from tests.running import eventually
 from tests.servers import ServerProcess
 from tests.surfaces.cli.conftest import Terminal
@@ -28,18 +29,18 @@ def test_a_session_from_create_to_close(terminal: Terminal, project: Callable[[]
     assert "nonzero_exit" in done.err
     session = done.out.split()[1]
     assert terminal("--json", "session", "show", session).json["metadata"]["issue"] == 7
-    rows = terminal("command", "list", session, "--json").json
+    rows = terminal("command", "list", session, "--json").items
     assert [row["command"][:2] for row in rows] == [["/bin/bash", "-c"]] * 2
-    first, second = (row["id"] for row in rows)
+    second, first = (row["id"] for row in rows)
     _check_logs(terminal, session, first, second)
     assert "+patched" in terminal("session", "diff", session).out
     kept = terminal("command", "submit", session, "--artifact", "*.xml", "-f", "--", "sh", "-c", "echo '<x/>' > r.xml")
     assert kept.status == 0, kept.err
-    (artifact,) = [row for row in terminal("--json", "artifact", "list", session).json if row["name"] == "r.xml"]
+    (artifact,) = [row for row in terminal("--json", "artifact", "list", session).items if row["name"] == "r.xml"]
     assert terminal("artifact", "show", session, artifact["id"]).status == 0
     assert terminal("artifact", "download", session, artifact["id"], "--output", "got").status == 0
     assert (terminal.folder / "got").read_text() == "<x/>\n"
-    (fork,) = terminal("--json", "session", "fork", session).json
+    (fork,) = terminal("--json", "session", "fork", session).items
     assert terminal("session", "reset", session).status == 0
     assert "r.xml" not in terminal("session", "diff", session).out
     assert terminal("--json", "session", "diff", fork["id"]).json["exact"] is True
@@ -147,7 +148,7 @@ def test_a_run_ends_as_its_command_does(terminal: Terminal, project: Callable[[]
     session = terminal("--json", "session", "create", "--repository", name, "--commit", "main").json["id"]
     bounds = ("--output", "9M", "--cpu-seconds", "30", "--open-files", "50", "--file-size", "4M")
     left = terminal("--json", "command", "submit", session, "--follow", *bounds, "--", "true")
-    asked = terminal("--json", "command", "list", session).json[0]["exit"]["limits"]
+    asked = terminal("--json", "command", "list", session).items[0]["exit"]["limits"]
     assert left.status == 0
     assert {"output_bytes", "cpu_seconds", "open_files", "file_size_bytes"} <= asked.keys()
     terminal("session", "close", session)
@@ -160,7 +161,7 @@ def test_operators_commands(terminal: Terminal) -> None:
     made = terminal("--json", "token", "create", "ci", *scopes, *bounds).json
     assert made["scopes"] == ["sessions:read", "artifacts:read"]
     assert made["quotas"] == {"sessions": 4, "requests_per_second": 2.5}
-    (listed,) = [row for row in terminal("--json", "token", "list").json if row["id"] == made["id"]]
+    (listed,) = [row for row in terminal("--json", "token", "list").items if row["id"] == made["id"]]
     assert listed["quotas"] == made["quotas"]
     assert "requests_per_second=2.5,sessions=4" in terminal("token", "list").out
     assert made["token"] not in terminal("token", "list").out
@@ -198,7 +199,7 @@ def test_interrupting_cancels_the_command_that_was_started(terminal: Terminal, p
         _, err = process.communicate(timeout=100)
     assert process.returncode == 130
     assert re.search(rb"command \d+ was cancelled", err)
-    (row,) = terminal("--json", "command", "list", session).json
+    (row,) = terminal("--json", "command", "list", session).items
     assert row["exit_reason"] == "cancelled"
     terminal("session", "close", session)
 
@@ -233,7 +234,7 @@ def test_server_init_saves_the_token(server: ServerProcess, tmp_path: Path) -> N
     """``server init --save-token`` registers a remote with its manifests and remembers the server for later calls."""
     terminal = Terminal(folder=tmp_path)
     flags = ("--base-url", server.base_url, "--token", server.token)
-    remote = ("https://example.invalid/team/tool.git", "--manifest", "requirements.txt", "--save-token")
+    remote = (make_repository(tmp_path / "tool"), "--manifest", "requirements.txt", "--save-token")
     assert terminal(*flags, "server", "init", *remote).status == 0
     shown = terminal("--json", "repo", "show", "tool").json
     assert shown["settings"] == {"manifests": ["requirements.txt"]}

@@ -12,13 +12,13 @@ from tests.surfaces.cli.conftest import Terminal
 
 def test_environments_are_listed_checked_and_removed(alone: Terminal) -> None:
     """A list for people and for programs, damage with its file and status 1, removal by age."""
-    assert alone("--json", "env", "list").json == []
+    assert alone("--json", "env", "list").items == []
     root = alone.folder / ".artifacts" / "envs"
     manager = EnvironmentManager(root)
     good = manager.ensure(hook("echo x > $DEBUG_SERVER_ENV_PATH/file", name="good", root=alone.folder))
     bad = manager.ensure(hook("echo y > $DEBUG_SERVER_ENV_PATH/file", name="bad", root=alone.folder))
 
-    rows = {row["names"][0]: row for row in alone("--json", "env", "list").json}
+    rows = {row["names"][0]: row for row in alone("--json", "env", "list").items}
     assert rows.keys() == {"good", "bad"} and rows["good"]["fingerprint"] == good.fingerprint
     assert rows["good"]["builder"] == "hook" and not rows["good"]["in_use"]
     earlier = time.time() - 3 * 3600
@@ -32,7 +32,7 @@ def test_environments_are_listed_checked_and_removed(alone: Terminal) -> None:
     damaged = alone("env", "verify")
     assert damaged.status == 1
     assert f"{rows['bad']['key']} is damaged\n  file " in damaged.out
-    assert [row["names"] for row in alone("--json", "env", "list").json] == [["good"]]
+    assert [row["names"] for row in alone("--json", "env", "list").items] == [["good"]]
 
     unknown = alone("env", "verify", "nothing")
     assert (unknown.status, unknown.out) == (2, "") and "'nothing'" in unknown.err

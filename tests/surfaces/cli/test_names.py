@@ -38,9 +38,9 @@ def test_a_link_that_comes_after_the_check(
     """Where the folder's owner puts one at the artifact's name just before it is written, nothing is written there."""
     keep = ("--artifact", "report.txt", "-f", "--", "sh", "-c", "echo theirs > report.txt")
     terminal("session", "create", "--repository", project(), "--commit", "main")
-    (session,) = (row["id"] for row in terminal("--json", "session", "list").json[-1:])
+    (session,) = (row["id"] for row in terminal("--json", "session", "list").items[:1])
     assert terminal("command", "submit", session, *keep).status == 0
-    (found,) = [row for row in terminal("--json", "artifact", "list", session).json if row["name"] == "report.txt"]
+    (found,) = [row for row in terminal("--json", "artifact", "list", session).items if row["name"] == "report.txt"]
     precious, link = terminal.folder.with_name("precious"), terminal.folder / "report.txt"
     precious.write_text("mine")
 
@@ -75,4 +75,4 @@ def test_a_path_without_a_repository_is_not_registered(alone: Terminal) -> None:
     for remote, reason in (("nosuch", "does not exist"), ("plain", "is not the root of a git repository")):
         done = alone("repo", "add", remote)
         assert (done.status, done.err) == (2, f"debug-server: {alone.folder / remote} {reason}\n")
-    assert alone("--json", "repo", "list").json == []
+    assert alone("--json", "repo", "list").items == []

@@ -16,10 +16,10 @@ from debug_server.model.signals import signal_number
 from debug_server.surfaces.cli import event_stream, events
 from debug_server.surfaces.cli.invocation import Invocation
 from debug_server.surfaces.cli.log_lines import LineLog, RawLog, json_log, show, text_log
-from debug_server.surfaces.cli.main import move_json_flag_first
 from debug_server.surfaces.cli.output import Output, cell, print_notice
 from debug_server.surfaces.cli.remotes import name_for
 from debug_server.surfaces.cli.words import duration, json_pairs, pairs, patch_text
+from tests.surfaces.cli.conftest import Terminal
 
 WHEN = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 
@@ -175,23 +175,13 @@ def test_words_that_can_be_read() -> None:
     assert name_for(os.getcwd()) == Path.cwd().name
 
 
-def test_json_may_stand_anywhere_before_somebody_elses_flags() -> None:
+def test_json_may_stand_anywhere_before_somebody_elses_flags(alone: Terminal) -> None:
     """--json is ours before the program to run, and the program's own after it."""
-    assert move_json_flag_first(["session", "list", "--json"]) == ["--json", "session", "list"]
-    assert move_json_flag_first(["run", "--", "tool", "--json"]) == ["run", "--", "tool", "--json"]
-    assert move_json_flag_first(["command", "submit", "1", "tool", "--json"]) == [
-        "command",
-        "submit",
-        "1",
-        "tool",
-        "--json",
-    ]
-    assert move_json_flag_first(["repo", "add", "run", "--json"]) == ["--json", "repo", "add", "run"]
-    assert move_json_flag_first(["--token", "run", "token", "list", "--json"]) == [
-        "--json",
-        "--token",
-        "run",
-        "token",
-        "list",
-    ]
-    assert move_json_flag_first([]) == []
+    for words in (("--json", "session", "list"), ("session", "--json", "list"), ("session", "list", "--json")):
+        assert alone(*words).json == {"items": [], "next_after": None}
+    assert alone("run", "--quiet", "--", "echo", "--json").out == "--json\n"
+    assert alone("run", "--quiet", "echo", "--json").out == "--json\n"
+    for before in (("--json", "run"), ("run", "--json")):
+        said = [json.loads(line) for line in alone(*before, "--", "sh", "-c", "echo out; exit 3").out.splitlines()]
+        assert [(item.get("stream"), item.get("message")) for item in said[:-1]] == [("stdout", "out")]
+        assert (said[-1]["exit"]["exit_code"], said[-1]["status"]) == (3, "failed")

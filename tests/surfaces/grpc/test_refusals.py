@@ -10,6 +10,8 @@ from typing import Any
 import grpc
 import pytest
 from google.protobuf.message import Message
+from google.rpc.error_details_pb2 import BadRequest
+from google.rpc.status_pb2 import Status
 from grpc import aio
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -77,6 +79,32 @@ def test_a_long_message_arrives(play: Play) -> None:
         assert (found, told["code"]) == (grpc.StatusCode.INVALID_ARGUMENT, "invalid_input")
 
     play(scene)
+
+
+def test_every_wrong_field_is_told(play: Play) -> None:
+    """An invalid request is answered with the standard details, within bounds: each field and what is wrong with it."""
+
+    async def scene(served: Served) -> None:
+        found, told = await refusal(served.admin.ask("SubmitCommand", session_id=1, argv=[], priority=5000))
+        assert found == grpc.StatusCode.INVALID_ARGUMENT
+        assert violations(told) == {
+            "argv": 'field required, for example ["pytest", "-q"]',
+            "priority": "must be at most 1000, not 5000, for example 0",
+        }
+        scopes = ["\N{SNOWMAN}\n" * 20_000]
+        found, told = await refusal(served.admin.ask("CreateToken", name="x" * 200, scopes=scopes, expires_in=-1))
+        assert violations(told)["name"].startswith("must have at most 128 characters")
+        assert sum(map(len, told.values())) < 8192 * 3 // 4
+
+    play(scene)
+
+
+def violations(told: dict[str, Any]) -> dict[str, str]:
+    """The wrong fields in the details of a refusal."""
+    status, bad = Status.FromString(told["grpc-status-details-bin"]), BadRequest()
+    assert status.code == grpc.StatusCode.INVALID_ARGUMENT.value[0]
+    assert status.details[0].Unpack(bad)
+    return {one.field: one.description for one in bad.field_violations}
 
 
 def test_a_request_that_is_too_large_is_refused(play: Play) -> None:

@@ -91,5 +91,5 @@ def test_hostile_text_stays_text(shared: Served) -> None:
     page = httpx.get(shared.url, headers={"Accept": "text/html", "Host": "<script>alert(1)</script>"})
     assert page.status_code >= 400 or "<script" not in page.text
     document = shared.app.openapi()
-    hostile = {**document, "info": {"title": "<script>", "version": "<b>"}}
+    hostile = {**document, "info": {"title": "<script>", "version": "<b>", "description": "<i>"}}
     assert "<script" not in reference_page(hostile)

@@ -14,11 +14,13 @@ import pytest
 import requests
 import schemathesis
 from hypothesis import HealthCheck, Phase, settings
+from openapi_spec_validator import OpenAPIV31SpecValidator
 from starlette.routing import Route, WebSocketRoute
 
 from debug_server.app.asgi import create_app
 from debug_server.app.parts import TASKS
 from debug_server.messages import ROUTES
+from debug_server.messages.task_operations import TASK_OPERATIONS
 from debug_server.surfaces.http import HttpApp
 from debug_server.surfaces.http.openapi import document
 from debug_server.surfaces.http.tasks import TasksPart
@@ -62,8 +64,9 @@ def test_every_route_of_the_table_is_served(shared: Served) -> None:
     assert {(route.path, route.method) for route in ROUTES.values()} <= served
 
 
-def test_every_route_is_documented(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a server with every part answers and what its document says are the same paths and methods."""
+@pytest.fixture
+def whole_app(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[HttpApp]:
+    """An application with every part."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "config").mkdir()
     (tmp_path / "config/runners.yml").write_text("runners: {}\n")
@@ -71,10 +74,20 @@ def test_every_route_is_documented(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.setenv("CODEX_HOME", str(tmp_path / "codex"))
     monkeypatch.setenv("PROXY_USE_APP_SERVER", "false")  # the paths are there without its worker
     with open_local(tmp_path) as local:
-        app = create_app(local)
-        routes = {_PATH_TYPE.sub("}", route.path): route for route in app.routes if isinstance(route, Route)}
-        written = app.openapi()
-        sockets = [route for route in app.routes if isinstance(route, WebSocketRoute)]
+        yield create_app(local)
+
+
+@pytest.fixture
+def written(whole_app: HttpApp) -> dict[str, Any]:
+    """Its document."""
+    return whole_app.openapi()
+
+
+def test_every_route_is_documented(whole_app: HttpApp, written: dict[str, Any]) -> None:
+    """What a server with every part answers and what its document says are the same paths and methods."""
+    app = whole_app
+    routes = {_PATH_TYPE.sub("}", route.path): route for route in app.routes if isinstance(route, Route)}
+    sockets = [route for route in app.routes if isinstance(route, WebSocketRoute)]
     served = {(path, method.lower()) for path in routes for method in _methods(app, path)}
     programs = {path for path, route in routes.items() if route.methods is None}  # which choose the methods themselves
     paths = {(path, method) for path, item in written["paths"].items() for method in item if method != "servers"}
@@ -92,9 +105,45 @@ def _methods(app: HttpApp, path: str) -> set[str]:
     return {method for route in found for method in route.methods or ()} - {"HEAD"}
 
 
-def test_the_document_is_openapi() -> None:
-    """It fits the schema of OpenAPI 3.1."""
-    schemathesis.openapi.from_dict(whole_document()).validate()
+def test_the_document_is_openapi(written: dict[str, Any]) -> None:
+    """It is valid OpenAPI 3.1, by the specification's own schema and by the rules that no schema can say."""
+    OpenAPIV31SpecValidator(written).validate()
+
+
+def test_every_part_is_described(written: dict[str, Any]) -> None:
+    """Each operation has an id of its own, a group and a summary; each parameter and field a description."""
+    operations = [item for path in written["paths"].values() for name, item in path.items() if name != "servers"]
+    assert len({item["operationId"] for item in operations}) == len(operations)
+    listed = {tag["name"]: tag["description"] for tag in written["tags"]}
+    assert {item["tags"][0] for item in operations} == set(listed)
+    assert all(item["summary"].endswith(".") for item in operations)
+    bare = [f"{item['operationId']}: {at}" for item in operations for at in without_description(item)]
+    bare += [f"{name}: {at}" for name, schema in written["components"]["schemas"].items() for at in fields_bare(schema)]
+    assert bare == []
+
+
+def without_description(operation: dict[str, Any]) -> list[str]:
+    """The parameters, responses and fields of the body that say nothing."""
+    found = [item["name"] for item in operation.get("parameters", ()) if "description" not in item]
+    found += [
+        status for status, item in operation["responses"].items() if not item.get("description") and "$ref" not in item
+    ]
+    for content in operation.get("requestBody", {}).get("content", {}).values():
+        found += fields_bare(content["schema"])
+    return found
+
+
+def fields_bare(schema: dict[str, Any]) -> list[str]:
+    """The fields of an object without a description."""
+    return [name for name, about in schema.get("properties", {}).items() if "description" not in about]
+
+
+def test_operations_are_named_as_everywhere(written: dict[str, Any]) -> None:
+    """The ids are the names of the table, of its other formats, and of the tables of tasks."""
+    ids = {
+        item["operationId"] for path in written["paths"].values() for name, item in path.items() if name != "servers"
+    }
+    assert set(ROUTES) - {"health", "session_patch"} | set(TASK_OPERATIONS) <= ids
 
 
 @pytest.mark.parametrize("prefix", ["", "/api/v1"])

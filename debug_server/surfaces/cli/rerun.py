@@ -1,0 +1,34 @@
+"""``debug-server rerun``: runs an earlier command again."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from debug_server.client import calls
+from debug_server.surfaces.cli.following import run_and_follow
+from debug_server.surfaces.cli.invocation import invocation
+from debug_server.surfaces.cli.output import progress
+from debug_server.surfaces.cli.variable_options import Secrets, Variables, given_variables
+
+app = typer.Typer(add_completion=False)
+
+
+@app.command()
+def rerun(
+    context: typer.Context,
+    command: Annotated[int, typer.Argument(metavar="COMMAND", help="the command's id, as in `debug-server history`")],
+    env: Variables = None,
+    secret: Secrets = None,
+) -> None:
+    """Run an earlier command again, in a new session. Output and exit status are the command's.
+
+    Arguments, folder, limits, commit, patch and manifests are those of the earlier command; a run in a directory runs
+    there again. Values of variables are not kept: give them again.
+    """
+    call = invocation(context)
+    request = calls.rerun_command(command, env=given_variables(env, secret))
+    with call.backend() as backend:
+        progress(f"running command {command} again")
+        raise typer.Exit(run_and_follow(backend, call.output(), lambda: [backend.send(request).command]))
