@@ -85,7 +85,11 @@ def test_a_thread_serves_one_command_after_another() -> None:
     threads.start(work)
     eventually(lambda: threads._idle == 1 and len(names) == 2, what="the next command")
     assert names[0] == names[1]
-    threads.start(lambda: bool(gate.wait(100)))
+
+    def hold() -> None:
+        gate.wait(100)
+
+    threads.start(hold)
     threads.start(work)
     eventually(lambda: len(names) == 3, what="a command beside a running one")
     assert names[2] != names[0]
