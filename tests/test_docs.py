@@ -9,6 +9,7 @@ import subprocess
 import sys
 import zipfile
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import distribution
@@ -19,6 +20,7 @@ import pytest
 from debug_server.model import ExitReason, ExitRecord, status_for
 from debug_server.surfaces.cli.outcome import exit_status
 from debug_server.telemetry import METRICS
+from tests.servers import serving
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = sorted([ROOT / "README.md", ROOT / "CHANGELOG.md", *(ROOT / "docs").glob("*.md")])
@@ -38,6 +40,7 @@ class Block:
 
     language: str
     run: bool
+    server: bool  # run beside a server of its own
     text: str
 
 
@@ -47,9 +50,10 @@ def name_of(page: Path) -> str:
 
 
 def blocks(page: Path) -> list[Block]:
-    """The fenced blocks of a page; those with ``run`` after their language are executed."""
-    found = FENCE.findall(page.read_text())
-    return [Block(language=language, run=mark.strip() == "run", text=text) for language, mark, text in found]
+    """The fenced blocks of a page; those with ``run`` after their language are executed, ``run server`` with one."""
+    found = [(language, mark.split(), text) for language, mark, text in FENCE.findall(page.read_text())]
+    assert all(mark in ([], ["run"], ["run", "server"]) for _, mark, _ in found), page
+    return [Block(language=name, run="run" in mark, server="server" in mark, text=text) for name, mark, text in found]
 
 
 def program(page: Path, language: str) -> str:
@@ -125,10 +129,25 @@ def test_examples_run(page: Path, tmp_path: Path, environ: dict[str, str]) -> No
     folder = tmp_path / "folder"
     folder.mkdir()
     shutil.copytree(ROOT / "config", folder / "config")
-    if shell := program(page, "sh"):
-        execute(["sh", "-euc", shell], environ, folder)
-    if code := program(page, "python"):
-        execute([sys.executable, "-W", "error", "-c", code], environ, folder)
+    with beside_a_server(page, tmp_path / "server", environ["HOME"]) as variables:
+        if shell := program(page, "sh"):
+            execute(["sh", "-euc", shell], environ | variables, folder)
+        if code := program(page, "python"):
+            execute([sys.executable, "-W", "error", "-c", code], environ | variables, folder)
+
+
+@contextmanager
+def beside_a_server(page: Path, root: Path, home: str) -> Iterator[dict[str, str]]:
+    """The variables that name a server and its token, for a page whose blocks are marked with ``server``."""
+    if not any(block.server for block in blocks(page)):
+        yield {}
+        return
+    with serving(root, variables={"HOME": home}, grpc=True) as server:
+        yield {
+            "DEBUG_SERVER_URL": server.base_url,
+            "DEBUG_SERVER_TOKEN": server.token,
+            "DEBUG_SERVER_GRPC": f"127.0.0.1:{server.grpc_port}",
+        }
 
 
 def test_only_make_targets_are_shown_without_being_run() -> None:

@@ -12,24 +12,23 @@ from typing import TYPE_CHECKING
 
 from debug_server.config import ConfigLocation, Loaded, find_config_location, load, load_runner
 from debug_server.disk import check_trusted
-from debug_server.engine.foreground import ForegroundEngine
-from debug_server.engine.sessions import Sessions
+from debug_server.runner.keeper_pool import KeeperPool
 from debug_server.runner.settings import RunnerSettings
-from debug_server.runner.worker import WorkerSupervisor
-from debug_server.service.foreground import ForegroundRuns
-from debug_server.store import MetadataStore, default_url, open_store
-from debug_server.store.address import is_postgres, sqlite_path
 from debug_server.surfaces.cli.output import without_controls
 from debug_server.telemetry import configure_logging, open_telemetry
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # each part loads its modules when it is made: a command line starts keepers meanwhile
     from debug_server.config.gateway import GatewayConfig
     from debug_server.engine.local import LocalEngine
+    from debug_server.engine.sessions import Sessions
+    from debug_server.runner.worker import WorkerSupervisor
     from debug_server.service import Service
     from debug_server.service.dry_runs import DryRuns
     from debug_server.service.environments import Environments
     from debug_server.service.first_token import FirstToken
+    from debug_server.service.foreground import ForegroundRuns
     from debug_server.service.machine import Machine
+    from debug_server.store import MetadataStore
     from debug_server.workers.spec import WorkerSpec
     from debug_server.workers.workers import Workers
 
@@ -40,7 +39,7 @@ class Local:
     def __init__(
         self,
         settings: RunnerSettings,
-        database_url: str,
+        database_url: str | None,
         *,
         environ: Mapping[str, str] = os.environ,
         worker_specs: Callable[[], list[WorkerSpec]] = list,
@@ -51,7 +50,7 @@ class Local:
         self.location = location or find_config_location(environ=environ)
         self.environ = environ
         self._worker_specs = worker_specs
-        self._database_url = database_url
+        self._given_database_url = database_url
         self.telemetry = open_telemetry(metrics=metrics)
 
     @classmethod
@@ -74,7 +73,7 @@ class Local:
             sys.stderr.write(without_controls(f"debug-server: {note}") + "\n")
         return cls(
             RunnerSettings.from_config(runner_config.loaded.value, trusted_uids=runner_config.location.trusted_uids),
-            database_url or default_url(environ, runner_config.data),
+            database_url,
             environ=environ,
             worker_specs=lambda: _declared_workers(runner_config.location, environ),
             location=runner_config.location,
@@ -82,8 +81,17 @@ class Local:
         )
 
     @cached_property
+    def _database_url(self) -> str:
+        from debug_server.store import default_url
+
+        return self._given_database_url or default_url(self.environ, self.settings.paths.artifacts_root)
+
+    @cached_property
     def store(self) -> MetadataStore:
         """The metadata store, migrated."""
+        from debug_server.store import open_store
+        from debug_server.store.address import sqlite_path
+
         paths = self.settings.paths
         paths.prepare()
         if not self.shares_database:
@@ -98,6 +106,8 @@ class Local:
     @property
     def shares_database(self) -> bool:
         """Whether other machines, and other folders of this one, may use the same database."""
+        from debug_server.store.address import is_postgres
+
         return is_postgres(self._database_url)
 
     @property
@@ -110,23 +120,41 @@ class Local:
         """The lock file that allows one server per store; with a shared database, one server per data folder."""
         if self.shares_database:
             return self.settings.paths.artifacts_root / "server.lock"
+        from debug_server.store.address import sqlite_path
+
         return sqlite_path(self._database_url).with_name("server.lock")
+
+    @cached_property
+    def pool(self) -> KeeperPool:
+        """The keepers of the supervisor."""
+        return KeeperPool.of(self.settings)
+
+    def start_keepers(self) -> None:
+        """Start keepers while the rest of what runs a command is being loaded."""
+        self.pool.start()
 
     @cached_property
     def supervisor(self) -> WorkerSupervisor:
         """Runs commands on this machine."""
+        from debug_server.runner.worker import WorkerSupervisor
+
         return WorkerSupervisor.from_settings(
-            metadata_store=self.store, settings=self.settings, telemetry=self.telemetry
+            metadata_store=self.store, settings=self.settings, telemetry=self.telemetry, pool=self.pool
         )
 
     @cached_property
     def sessions(self) -> Sessions:
         """Workspaces of registered repositories."""
+        from debug_server.engine.sessions import Sessions
+
         return Sessions.of(self.store, self.settings, process=lambda: self.supervisor.owner)
 
     @cached_property
     def foreground(self) -> ForegroundRuns:
         """Runs commands in this process, in the calling thread."""
+        from debug_server.engine.foreground import ForegroundEngine
+        from debug_server.service.foreground import ForegroundRuns
+
         engine = ForegroundEngine(store=self.store, supervisor=self.supervisor, sessions=self.sessions)
         return ForegroundRuns(store=self.store, engine=engine, sessions=self.sessions, settings=self.settings)
 
@@ -216,7 +244,7 @@ class Local:
 
     def close(self) -> None:
         """Close what was opened; running commands continue."""
-        for name in ("service", "supervisor", "store"):
+        for name in ("service", "supervisor", "pool", "store"):
             if name in self.__dict__:
                 self.__dict__[name].close()
         self.telemetry.close()

@@ -41,24 +41,27 @@ def serve_gateway(*, host: str | None, port: int | None, config: Path | None, lo
         return run(local, ServeOptions(host=host, port=port, grpc_port=None, parts=parts, **options))
 
 
-def mcp() -> int:
+def mcp(toolsets: str) -> int:
     """Serve MCP over stdin and stdout, with an engine in this process."""
     from debug_server.surfaces.mcp.stdio import run_stdio
+    from debug_server.surfaces.mcp.toolsets import parse_toolsets
 
+    chosen = parse_toolsets(toolsets)
     with open_local() as local:
         local.service.queue.start()
         try:
-            run_stdio(local.service)
+            run_stdio(local.service, toolsets=chosen)
         finally:
             local.service.queue.stop()
     return 0
 
 
-def mcp_bridge(base_url: str, token: str | None, *, verify_tls: bool, server_uid: int | None) -> int:
+def mcp_bridge(base_url: str, token: str | None, *, verify_tls: bool, server_uid: int | None, toolsets: str) -> int:
     """Serve MCP over stdin and stdout by forwarding to a server."""
     from debug_server.surfaces.mcp.bridge import run_bridge
+    from debug_server.surfaces.mcp.toolsets import parse_toolsets
 
-    run_bridge(base_url, token, verify_tls=verify_tls, server_uid=server_uid)
+    run_bridge(base_url, token, verify_tls=verify_tls, server_uid=server_uid, toolsets=parse_toolsets(toolsets))
     return 0
 
 

@@ -224,9 +224,12 @@ def start_run(
     require: Sequence[str] = (),
     secrets: Sequence[str] = (),
     artifacts: Sequence[str] = (),
+    tty: bool = False,
 ) -> Call[r.RunReply]:
     """Open a session, run a command and close the session; returns when the command is queued."""
-    command = _command(argv, cwd=cwd, env=env, limits=limits, require=require, secrets=secrets, artifacts=artifacts)
+    command = _command(
+        argv, cwd=cwd, env=env, limits=limits, require=require, secrets=secrets, artifacts=artifacts, tty=tty
+    )
     return _call(
         "start_run",
         r.RunReply,

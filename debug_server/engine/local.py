@@ -58,7 +58,9 @@ class LocalEngine:
         self._supervisor, self._settings = supervisor, supervisor.settings
         self._sessions = sessions or Sessions.of(store, supervisor.settings, process=lambda: supervisor.owner)
         self._feed = EventFeed(store.events)
-        self._lock = threading.Condition()
+        lock = threading.RLock()
+        self._lock = threading.Condition(lock)  # notified when a command is no longer active
+        self._claimable = threading.Condition(lock)  # wakes the claim thread alone
         self._active: set[int] = set()
         self._threads = CommandThreads()
         self._reserved = 0  # slots for commands that are being added
@@ -116,15 +118,18 @@ class LocalEngine:
         closes_session: bool = False,
         artifacts: Sequence[str] = (),
         metadata: Mapping[str, Any] | None = None,
+        told: Callable[[Command], None] | None = None,
     ) -> Command:
         """Add a command to the queue; QueueFullError if the queue is full.
 
-        A command that can start at once is claimed when it is added, and started without the claim thread.
+        A command that can start at once is claimed when it is added, and started without the claim thread. With
+        ``told`` the calling thread, one of ``run_in_thread``, itself runs it to its end; ``told`` gets the row before.
         """
+        spec = self._with_default_limits(spec)
         add = partial(
             self._store.commands.add,
             session_id=session_id,
-            **self._with_default_limits(spec).to_columns(closes_session=closes_session, artifacts=artifacts),
+            **spec.to_columns(closes_session=closes_session, artifacts=artifacts),
             max_pending=self._settings.max_pending,
             priority=priority,
             queue_key=queue_key,
@@ -137,24 +142,39 @@ class LocalEngine:
             in_turn=True,
         )
         if idempotency_key is None:
-            return self._begin(add)
-        with self._key_lock:  # so that the second of two requests with one key finds the row of the first
-            return self._store.commands.by_key(session_id, idempotency_key) or self._begin(add)
+            command, claimed = self._add(add)
+        else:
+            with self._key_lock:  # so that the second of two requests with one key finds the row of the first
+                known = self._store.commands.by_key(session_id, idempotency_key)
+                command, claimed = (known, False) if known is not None else self._add(add)
+        if claimed and told is None:
+            self._spawn(partial(self._run, spec=spec), command)
+        elif told is not None:
+            try:
+                told(command)
+            finally:
+                if claimed:
+                    self._work(partial(self._run, spec=spec), command, command.id)
+        return command
 
-    def _begin(self, add: Callable[..., Command]) -> Command:
-        """Add a command, and run it if a slot is free and it was claimed when it was added."""
+    def run_in_thread(self, work: Callable[[], None]) -> None:
+        """Run ``work`` in a thread of its own, as soon as one can be created."""
+        self._threads.start(work)
+        self._retry_threads()
+
+    def _add(self, add: Callable[..., Command]) -> tuple[Command, bool]:
+        """Add a command, and claim it if it can start now and a slot is free; returns whether this process runs it."""
         has_slot = self._reserve_slot()
+        claimed = False
         try:
             command = add(claim_owner=self.owner if has_slot else None)
-        except BaseException:
+            claimed = has_slot and command.owner == self.owner
+            if claimed:
+                self._activate(command.id)
+        finally:
             if has_slot:
                 self._release_slot()
-            raise
-        if has_slot and command.owner == self.owner:
-            self._spawn(self._run, command, reserved=True)
-        elif has_slot:
-            self._release_slot()
-        return command
+        return command, claimed
 
     def _reserve_slot(self) -> bool:
         """Reserve a slot if one is free; returns whether it was."""
@@ -166,8 +186,21 @@ class LocalEngine:
 
     def _release_slot(self) -> None:
         with self._lock:
+            was_full = not self._has_slot()
             self._reserved -= 1
-            self._lock.notify_all()
+            if was_full:
+                self._claimable.notify_all()
+
+    def _activate(self, command_id: int) -> None:
+        with self._lock:
+            self._active.add(command_id)
+            self._set_gauge("debug_server_keepers_live", len(self._active))
+
+    def _retry_threads(self) -> None:
+        """Let the claim thread start work for which no thread could be created."""
+        if self._threads.waiting:
+            with self._lock:
+                self._claimable.notify_all()
 
     def queue_run(self, run: QueuedRun) -> Command:
         """Open a session and add its one command to the queue, in one commit.
@@ -215,7 +248,8 @@ class LocalEngine:
         return self._supervisor.pool.capabilities
 
     def drop_spare_processes(self) -> None:
-        """End the idle keepers and slots: the machine has run out of processes."""
+        """End the idle keepers, slots and threads: the machine has run out of processes."""
+        self._threads.end_idle()
         self._supervisor.pool.close_idle()
 
     def check(self) -> str:
@@ -245,6 +279,10 @@ class LocalEngine:
             for event in self._feed.wait(after, min(left, _POLL_SECONDS)):
                 after = event.seq
 
+    def runs(self, command_id: int) -> bool:
+        """Whether this process runs the command: its listeners will be told of its end."""
+        return command_id in self._active
+
     def is_active(self, command_id: int) -> bool:
         """Whether this process runs the command, or has not done its follow-up yet."""
         return command_id in self._active or self._deferred.has(command_id)
@@ -269,7 +307,7 @@ class LocalEngine:
         self._feed.close()
         self._unlisten()
         with self._lock:
-            self._lock.notify_all()
+            self._claimable.notify_all()
         if self._claim_thread is not None:
             self._claim_thread.join()
         deadline = time.monotonic() + grace
@@ -288,12 +326,12 @@ class LocalEngine:
         if notice.waits or (self._backlog and notice.kind != STARTED):
             with self._lock:
                 self._new_work = self._backlog = True
-                self._lock.notify_all()
+                self._claimable.notify_all()
 
     def _claim_loop(self) -> None:
         while not self._stopping:
             with self._lock:
-                self._lock.wait_for(lambda: self._stopping or self._has_slot() or self._threads.waiting)
+                self._claimable.wait_for(lambda: self._stopping or self._has_slot() or self._threads.waiting)
                 self._new_work = False  # before the claim, so that a commit during the claim is not missed
             if self._threads.waiting:
                 self._threads.retry()
@@ -319,7 +357,7 @@ class LocalEngine:
             with self._lock:
                 if not self._new_work:
                     self._backlog = depth > 0
-                woken = self._lock.wait_for(self._should_wake, POLL_SECONDS)
+                woken = self._claimable.wait_for(self._should_wake, POLL_SECONDS)
             if woken or depth > 0:
                 return
 
@@ -346,16 +384,11 @@ class LocalEngine:
             time.sleep(_POLL_SECONDS)
             return None
 
-    def _spawn(self, work: Callable[[Any], None], item: Command | Adopted, *, reserved: bool = False) -> None:
+    def _spawn(self, work: Callable[[Any], None], item: Command | Adopted) -> None:
         command_id = item.command.id if isinstance(item, Adopted) else item.id
-        with self._lock:
-            self._active.add(command_id)
-            if reserved:
-                self._reserved -= 1
-            self._set_gauge("debug_server_keepers_live", len(self._active))
+        self._activate(command_id)
         self._threads.start(partial(self._work, work, item, command_id))
-        with self._lock:
-            self._lock.notify_all()  # if no thread could be created, the claim thread retries
+        self._retry_threads()
 
     def _work(self, work: Callable[[Any], None], item: Command | Adopted, command_id: int) -> None:
         try:
@@ -368,16 +401,20 @@ class LocalEngine:
             _LOG.info("command_failed", extra={"command_id": command_id, "code": error.code, "error": str(error)})
         finally:
             with self._lock:
+                was_full = not self._has_slot()
                 self._active.discard(command_id)
                 self._set_gauge("debug_server_keepers_live", len(self._active))
                 self._lock.notify_all()
+                if was_full:
+                    self._claimable.notify_all()
 
-    def _run(self, command: Command) -> None:
+    def _run(self, command: Command, spec: CommandSpec | None = None) -> None:
+        """Run a claimed command; ``spec`` is read from its row if it is not given."""
         waited = max(0.0, (command.updated_at - command.created_at).total_seconds())
         if self._telemetry is not None:
             self._telemetry.observe("debug_server_queue_wait_seconds", waited)
         try:
-            job = self._sessions.plan_job(command)
+            job = self._sessions.plan_job(command, spec=spec)
         except StoreUnavailableError:
             self._deferred.requeue(command)
             raise
@@ -398,6 +435,7 @@ class LocalEngine:
     def _requeue_exhausted(self, command: Command) -> None:
         """No process could be created for it: it keeps its slot for a moment, then waits in the queue again."""
         _LOG.warning("command_requeued", extra={"command_id": command.id, "reason": "no process could be created"})
+        self._threads.end_idle()
         time.sleep(_POLL_SECONDS)
         self._deferred.requeue(command)
 

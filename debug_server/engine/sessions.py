@@ -310,10 +310,10 @@ class Sessions:
             extras=wanted.extras,
         )
 
-    def plan_job(self, command: Command, lease: Lease | None = None) -> Job:
+    def plan_job(self, command: Command, lease: Lease | None = None, *, spec: CommandSpec | None = None) -> Job:
         """The job of a claimed command, from its row and its session; ``lease`` replaces the session's workspace."""
         session = self._store.sessions.get(command.session_id)
-        spec = CommandSpec.from_command(command, *self._store.commands.inputs(command.id))
+        spec = spec or CommandSpec.from_command(command, *self._store.commands.inputs(command.id))
         lease = lease or self.prepare(session)
         return Job(command=command, spec=spec, lease=lease, env_request=self.environment(session, Path(lease.path)))
 

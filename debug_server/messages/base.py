@@ -22,8 +22,16 @@ from pydantic_core import InitErrorDetails, PydanticCustomError
 from debug_server.nearest import nearest
 
 T = TypeVar("T")
-COMMIT = Field(min_length=1, max_length=255, validation_alias=AliasChoices("commit_sha", "commit"))
+COMMIT = Field(
+    min_length=1,
+    max_length=255,
+    validation_alias=AliasChoices("commit_sha", "commit"),
+    description="Branch, tag or commit.",
+)
+DEFAULT_COMMIT = "HEAD"
 Identifier = Annotated[int, Field(ge=1, le=2**62)]
+SessionId = Annotated[Identifier, Field(description="The session's id.")]
+CommandId = Annotated[Identifier, Field(description="The command's id.")]
 Text = Annotated[str, Field(max_length=131_071)]
 # Names of extras or of dependency groups, which become arguments of a builder's command line.
 DependencyNames = Annotated[
@@ -31,6 +39,12 @@ DependencyNames = Annotated[
     Field(max_length=64),
 ]
 
+
+PATCH = Field(max_length=16 << 20, description="A unified diff, applied to the commit.")
+MANIFESTS = Field(max_length=64, description="Dependency files; they are installed into the environment.")
+PYTHON = Field(max_length=64, description="Python version of the environment, such as 3.12.")
+EXTRAS = Field(description="Extras of pyproject.toml to install.")
+GROUPS = Field(description="Dependency groups of pyproject.toml to install.")
 
 MAX_METADATA = 1 << 16  # characters of JSON; a page may have a thousand sessions with metadata
 
@@ -41,7 +55,9 @@ def _check_size(value: dict[str, Any]) -> dict[str, Any]:
     return value
 
 
-Metadata = Annotated[dict[str, Any], AfterValidator(_check_size)]  # of the caller; stored and returned unchanged
+Metadata = Annotated[
+    dict[str, Any], AfterValidator(_check_size), Field(description="Your own facts; stored and returned unchanged.")
+]
 
 
 class Request(BaseModel):
@@ -144,7 +160,7 @@ class Items(Reply, Generic[T]):
 
 
 Order = Literal["oldest", "newest"]
-REPOSITORY = Field(min_length=1, max_length=128)
+REPOSITORY = Field(min_length=1, max_length=128, description="The repository's name.")
 
 
 def _separate(given: object) -> object:
@@ -168,14 +184,14 @@ class Message(Reply):
 class PageRequest(Request):
     """Request for a page of a list: at most ``limit`` items after the cursor ``after``."""
 
-    after: Annotated[int, Field(ge=0, le=2**62)] = 0
-    limit: Annotated[int, Field(ge=1, le=1000)] = 100
+    after: Annotated[int, Field(ge=0, le=2**62, description="The cursor: next_after of the page before.")] = 0
+    limit: Annotated[int, Field(ge=1, le=1000, description="Most items.")] = 100
 
 
 class ListRequest(PageRequest):
     """A page of a list in one of two orders; ``after`` is the cursor of that order."""
 
-    order: Order = "oldest"  # first
+    order: Annotated[Order, Field(description="Which comes first.")] = "oldest"
 
     @property
     def newest(self) -> bool:

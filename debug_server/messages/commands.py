@@ -10,17 +10,24 @@ from pydantic import AliasChoices, BeforeValidator, ConfigDict, Field, computed_
 
 from debug_server.messages.base import (
     COMMIT,
+    DEFAULT_COMMIT,
+    EXTRAS,
+    GROUPS,
+    MANIFESTS,
+    PATCH,
+    PYTHON,
     REPOSITORY,
     SEPARATED,
+    CommandId,
     CommitRequest,
     DependencyNames,
-    Identifier,
     Items,
     ListRequest,
     Metadata,
     Order,
     Reply,
     Request,
+    SessionId,
     Text,
     fault,
     refused,
@@ -53,7 +60,7 @@ def _with_timeout(schema: dict[str, Any]) -> None:
 def _field_of(limit: Limit) -> Any:
     kind: Any = (int if limit.unit.is_whole else float) | None
     names = AliasChoices(_WALL, "timeout") if limit.name == _WALL else None
-    return (kind, Field(default=None, validation_alias=names))
+    return (kind, Field(default=None, validation_alias=names, description=limit.description))
 
 
 _LimitFields: Any = create_model(
@@ -92,17 +99,28 @@ def _fault_of(name: str, given: Mapping[Any, Any], known: list[str]) -> str | No
 class CommandRequest(Request):
     """The command to run."""
 
-    argv: Annotated[list[Text], Field(min_length=1, max_length=10_000)]
-    cwd: Annotated[str, Field(max_length=4096)] | None = None
-    env: dict[str, Text] = Field(default_factory=dict)
-    log_name: Annotated[str, Field(max_length=128)] = "command"
-    limits: LimitsRequest = Field(default_factory=LimitsRequest)
-    require: Annotated[list[str], Field(max_length=16)] = Field(default_factory=list)
-    secrets: Annotated[list[Text], Field(max_length=64)] = Field(default_factory=list)
-    artifacts: Annotated[list[Text], Field(max_length=64)] = Field(default_factory=list)
-    tty: bool = False
-    stdin: bool = False
-    priority: Annotated[int, Field(ge=-1000, le=1000)] = 0
+    argv: Annotated[
+        list[Text],
+        Field(min_length=1, max_length=10_000, description='Program and arguments; for a shell ["sh", "-c", LINE].'),
+    ]
+    cwd: Annotated[str | None, Field(max_length=4096, description="Folder to run in, inside the workspace.")] = None
+    env: Annotated[dict[str, Text], Field(description="Variables to set.")] = Field(default_factory=dict)
+    log_name: Annotated[str, Field(max_length=128, description="Start of the log file's name.")] = "command"
+    limits: Annotated[LimitsRequest, Field(description="Limits of the whole process tree.")] = Field(
+        default_factory=LimitsRequest
+    )
+    require: Annotated[
+        list[str], Field(max_length=16, description="Limits and layers without which it must not run.")
+    ] = Field(default_factory=list)
+    secrets: Annotated[
+        list[Text], Field(max_length=64, description="Names in env whose values are kept out of the log.")
+    ] = Field(default_factory=list)
+    artifacts: Annotated[list[Text], Field(max_length=64, description="Globs of files to keep at the end.")] = Field(
+        default_factory=list
+    )
+    tty: Annotated[bool, Field(description="Run it in a terminal.")] = False
+    stdin: Annotated[bool, Field(description="Keep stdin open for write_stdin.")] = False
+    priority: Annotated[int, Field(ge=-1000, le=1000, description="Higher ones start first.")] = 0
 
     @property
     def requested_limits(self) -> dict[str, Any]:
@@ -114,13 +132,13 @@ class CommandRequest(Request):
 class SubmitCommand(CommandRequest):
     """A command for a session's queue."""
 
-    session_id: Identifier
+    session_id: SessionId
 
 
 class CommandRef(Request):
     """One command."""
 
-    command_id: Identifier
+    command_id: CommandId
 
 
 def _to_signal_number(given: object) -> object:
@@ -130,23 +148,29 @@ def _to_signal_number(given: object) -> object:
 class SignalCommand(CommandRef):
     """A signal for a command's first process, by number or by name (``TERM`` or ``SIGTERM``)."""
 
-    signal: Annotated[int, BeforeValidator(_to_signal_number, json_schema_input_type=int | str), Field(ge=1, le=64)]
+    signal: Annotated[
+        int,
+        BeforeValidator(_to_signal_number, json_schema_input_type=int | str),
+        Field(ge=1, le=64, description="Number or name, such as 15, TERM or SIGTERM."),
+    ]
 
 
 class WaitCommand(CommandRef):
     """Wait until the command has ended, at most ``timeout`` seconds."""
 
-    timeout: Annotated[float, Field(gt=0, le=3600)] = 30.0
+    timeout: Annotated[float, Field(gt=0, le=3600, description="Longest wait, in seconds.")] = 30.0
 
 
 class WriteStdin(CommandRef):
     """Input for the command; a repeated ``write_id`` is applied once."""
 
     may_contain_nul = frozenset({"data"})
-    write_id: Annotated[str, Field(min_length=1, max_length=128)]
-    data: Annotated[str, Field(max_length=1 << 20)] = ""
-    encoding: Annotated[str, Field(pattern="^(utf-8|base64)$")] = "utf-8"
-    close: bool = False
+    write_id: Annotated[
+        str, Field(min_length=1, max_length=128, description="Any text; a repeated one is applied once.")
+    ]
+    data: Annotated[str, Field(max_length=1 << 20, description="What to write.")] = ""
+    encoding: Annotated[str, Field(pattern="^(utf-8|base64)$", description="Of data: utf-8 or base64.")] = "utf-8"
+    close: Annotated[bool, Field(description="Then close stdin.")] = False
 
 
 class CommandReply(Reply):
@@ -204,34 +228,38 @@ FindStatus = Literal["pending", "running", "succeeded", "failed", "cancelled", "
 class FindCommands(ListRequest):
     """Which commands to find, over all sessions that the caller may see; the newest first."""
 
-    order: Order = "newest"
-    status: Annotated[list[FindStatus], SEPARATED, Field(max_length=16)] = Field(default_factory=list)  # empty: any
-    repository: Annotated[str, REPOSITORY] | None = None
-    session_id: Identifier | None = None
+    order: Annotated[Order, Field(description="Which comes first.")] = "newest"
+    status: Annotated[
+        list[FindStatus], SEPARATED, Field(max_length=16, description="Only commands in one of these states.")
+    ] = Field(default_factory=list)
+    repository: Annotated[str | None, REPOSITORY] = None
+    session_id: SessionId | None = None
 
 
 class RerunCommand(CommandRef):
     """An earlier command to run again; ``env`` has the values of its variables, which are not kept after its end."""
 
-    env: dict[str, Text] = Field(default_factory=dict)
+    env: Annotated[dict[str, Text], Field(description="Values of its variables, which are not kept.")] = Field(
+        default_factory=dict
+    )
 
 
 class SessionListRequest(ListRequest):
     """Request for a page of a list of one session."""
 
-    session_id: Identifier
+    session_id: SessionId
 
 
 class StartRun(CommandRequest, CommitRequest):
     """Open a session, run a command and close the session, in one request."""
 
     repository: Annotated[str, REPOSITORY]
-    commit_sha: Annotated[str, COMMIT]
-    patch: Annotated[str, Field(max_length=16 << 20)] | None = None
-    manifests: Annotated[list[Text], Field(max_length=64)] = Field(default_factory=list)
-    python: Annotated[str, Field(max_length=64)] | None = None
-    extras: DependencyNames = Field(default_factory=list)
-    groups: DependencyNames = Field(default_factory=list)
+    commit_sha: Annotated[str, COMMIT] = DEFAULT_COMMIT
+    patch: Annotated[str | None, PATCH] = None
+    manifests: Annotated[list[Text], MANIFESTS] = Field(default_factory=list)
+    python: Annotated[str | None, PYTHON] = None
+    extras: Annotated[DependencyNames, EXTRAS] = Field(default_factory=list)
+    groups: Annotated[DependencyNames, GROUPS] = Field(default_factory=list)
     metadata: Metadata = Field(default_factory=dict)
 
 

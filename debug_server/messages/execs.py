@@ -8,7 +8,21 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, WithJsonSchema, field_serializer, model_validator
 
-from debug_server.messages.base import COMMIT, CommitRequest, DependencyNames, Identifier, Metadata, Reply, Text
+from debug_server.messages.base import (
+    COMMIT,
+    DEFAULT_COMMIT,
+    EXTRAS,
+    GROUPS,
+    MANIFESTS,
+    PATCH,
+    PYTHON,
+    CommitRequest,
+    DependencyNames,
+    Identifier,
+    Metadata,
+    Reply,
+    Text,
+)
 from debug_server.messages.commands import CommandRequest, StartRun
 
 MAX_OUTPUT_BYTES = 8 << 20  # of each end of each stream: an answer is held in memory
@@ -24,20 +38,32 @@ _WORKSPACE_FIELDS = ("commit_sha", "patch", "manifests", "python", "extras", "gr
 class ExecCommand(CommandRequest, CommitRequest):
     """Run a command and wait for its end: in a session, in a new workspace, or in a new empty folder."""
 
-    session_id: Identifier | None = None  # None: in a session of its own, which is closed at the end
-    repository: Annotated[str, Field(min_length=1, max_length=128)] | None = None  # None: in an empty folder
-    commit_sha: Annotated[str, COMMIT] = "HEAD"
-    patch: Annotated[str, Field(max_length=16 << 20)] | None = None
-    manifests: Annotated[list[Text], Field(max_length=64)] = Field(default_factory=list)
-    python: Annotated[str, Field(max_length=64)] | None = None
-    extras: DependencyNames = Field(default_factory=list)
-    groups: DependencyNames = Field(default_factory=list)
+    session_id: Annotated[
+        Identifier | None, Field(description="The session to run in; default: one of its own, closed at the end.")
+    ] = None
+    repository: Annotated[
+        str | None, Field(min_length=1, max_length=128, description="Without a session: whose workspace to run in.")
+    ] = None  # None: in an empty folder
+    commit_sha: Annotated[str, COMMIT] = DEFAULT_COMMIT
+    patch: Annotated[str | None, PATCH] = None
+    manifests: Annotated[list[Text], MANIFESTS] = Field(default_factory=list)
+    python: Annotated[str | None, PYTHON] = None
+    extras: Annotated[DependencyNames, EXTRAS] = Field(default_factory=list)
+    groups: Annotated[DependencyNames, GROUPS] = Field(default_factory=list)
     metadata: Metadata = Field(default_factory=dict)
-    timeout: Annotated[float, Field(gt=0)] | None = None  # of the command: limits.wall_seconds
-    wait: Annotated[float, Field(gt=0, le=MAX_WAIT)] | None = None  # of this request; the command then continues
-    on_disconnect: Literal["continue", "cancel"] = "continue"
-    output_bytes: Annotated[int, Field(ge=0, le=MAX_OUTPUT_BYTES)] = 1 << 16
-    merged: bool = False
+    timeout: Annotated[
+        float | None, Field(gt=0, description="End the command after so many seconds; same as limits.wall_seconds.")
+    ] = None
+    wait: Annotated[
+        float | None, Field(gt=0, le=MAX_WAIT, description="Answer after so many seconds; the command then continues.")
+    ] = None
+    on_disconnect: Annotated[
+        Literal["continue", "cancel"], Field(description="What happens to the command if the caller disconnects.")
+    ] = "continue"
+    output_bytes: Annotated[
+        int, Field(ge=0, le=MAX_OUTPUT_BYTES, description="Most bytes of the start and of the end of each stream.")
+    ] = 1 << 16
+    merged: Annotated[bool, Field(description="Also answer with both streams in the order of writing.")] = False
 
     @model_validator(mode="after")
     def _check_place(self) -> Self:

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from debug_server.messages.base import Identifier, Items, PageRequest, Reply, Request
+from debug_server.messages.base import CommandId, Identifier, Items, PageRequest, Reply, Request, SessionId
 from debug_server.messages.commands import CommandRef
 from debug_server.messages.digest import Excerpt
 from debug_server.messages.sessions import SessionRef
@@ -16,20 +16,20 @@ from debug_server.messages.sessions import SessionRef
 class ReadLog(CommandRef):
     """Request for bytes of a log from an offset."""
 
-    offset: Annotated[int, Field(ge=0, le=2**62)] = 0
-    limit: Annotated[int, Field(ge=1, le=8 << 20)] = 1 << 16
+    offset: Annotated[int, Field(ge=0, le=2**62, description="Byte to start at.")] = 0
+    limit: Annotated[int, Field(ge=1, le=8 << 20, description="Most bytes.")] = 1 << 16
 
 
 class FollowLog(CommandRef):
     """Request for a log from an offset until the command has ended."""
 
-    offset: Annotated[int, Field(ge=0, le=2**62)] = 0
+    offset: Annotated[int, Field(ge=0, le=2**62, description="Byte to start at.")] = 0
 
 
 class FollowSession(SessionRef):
     """The logs of all of a session's commands as one, from an offset."""
 
-    offset: Annotated[int, Field(ge=0, le=2**62)] = 0
+    offset: Annotated[int, Field(ge=0, le=2**62, description="Byte to start at.")] = 0
 
 
 class LogPiece(Reply):
@@ -103,8 +103,8 @@ class LogText(Reply):
 class ArtifactRef(Request):
     """One artifact."""
 
-    session_id: Identifier
-    artifact_id: Identifier
+    session_id: SessionId
+    artifact_id: Annotated[Identifier, Field(description="The artifact's id.")]
 
 
 class ArtifactReply(Reply):
@@ -128,9 +128,9 @@ class ArtifactList(Items[ArtifactReply]):
 class ReadEvents(PageRequest):
     """Events after a cursor."""
 
-    session_id: Identifier | None = None
-    command_id: Identifier | None = None
-    kind: Annotated[str, Field(max_length=128)] | None = None
+    session_id: SessionId | None = None
+    command_id: CommandId | None = None
+    kind: Annotated[str | None, Field(max_length=128, description="Only events of this kind.")] = None
 
 
 class EventReply(Reply):

@@ -34,8 +34,8 @@ class WorkerList(Items[dict[str, Any]]):
 class WorkerRef(Request):
     """A declared worker: one of its instances, or all of them."""
 
-    worker: Annotated[str, Field(min_length=1, max_length=128)]
-    instance: Annotated[int, Field(ge=0, le=1 << 31)] | None = None
+    worker: Annotated[str, Field(min_length=1, max_length=128, description="The worker's name.")]
+    instance: Annotated[int | None, Field(ge=0, le=1 << 31, description="One instance; default: all.")] = None
 
 
 def _one_line(name: str) -> str:
@@ -47,18 +47,22 @@ def _one_line(name: str) -> str:
 class CreateToken(Request):
     """A new access token."""
 
-    name: Annotated[str, Field(min_length=1, max_length=128), AfterValidator(_one_line)]
-    scopes: Annotated[list[str], Field(min_length=1, max_length=16)] = Field(
+    name: Annotated[
+        str, Field(min_length=1, max_length=128, description="Whose token it is."), AfterValidator(_one_line)
+    ]
+    scopes: Annotated[list[str], Field(min_length=1, max_length=16, description="What it permits.")] = Field(
         default_factory=lambda: ["sessions:read", "sessions:write"]
     )
-    expires_in: Annotated[float, Field(gt=0, le=3650 * 86400)] | None = None
-    quotas: dict[str, Any] = Field(default_factory=dict)
+    expires_in: Annotated[float | None, Field(gt=0, le=3650 * 86400, description="Seconds; default: never.")] = None
+    quotas: Annotated[dict[str, Any], Field(description="Such as sessions, commands, requests_per_second.")] = Field(
+        default_factory=dict
+    )
 
 
 class TokenRef(Request):
     """One token."""
 
-    token_id: Identifier
+    token_id: Annotated[Identifier, Field(description="The token's id.")]
 
 
 class TokenReply(Reply):
@@ -98,5 +102,5 @@ class Health(Reply):
 class DebugAction(SessionRef):
     """An action for the session's debugger."""
 
-    action: Annotated[str, Field(max_length=64)] = "open"
-    payload: dict[str, Any] = Field(default_factory=dict)
+    action: Annotated[str, Field(max_length=64, description="What the debugger is to do.")] = "open"
+    payload: Annotated[dict[str, Any], Field(description="Arguments of the action.")] = Field(default_factory=dict)

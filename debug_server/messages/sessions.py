@@ -9,16 +9,22 @@ from pydantic import Field
 
 from debug_server.messages.base import (
     COMMIT,
+    DEFAULT_COMMIT,
+    EXTRAS,
+    GROUPS,
+    MANIFESTS,
+    PATCH,
+    PYTHON,
     REPOSITORY,
     SEPARATED,
     CommitRequest,
     DependencyNames,
-    Identifier,
     Items,
     ListRequest,
     Metadata,
     Reply,
     Request,
+    SessionId,
     Text,
 )
 
@@ -29,10 +35,14 @@ class RegisterRepository(Request):
     """A git remote by URL or local path."""
 
     name: Annotated[str, REPOSITORY]
-    remote_url: Annotated[str, Field(min_length=1, max_length=4096)]
-    default_branch: Annotated[str, Field(min_length=1, max_length=255)] | None = None  # None: the remote's, or main
-    description: Text | None = None
-    settings: dict[str, Any] = Field(default_factory=dict)
+    remote_url: Annotated[
+        str, Field(min_length=1, max_length=4096, description="A URL, or a path on the server's machine.")
+    ]
+    default_branch: Annotated[
+        str | None, Field(min_length=1, max_length=255, description="Default: the remote's own, or main.")
+    ] = None
+    description: Annotated[Text | None, Field(description="What it is, for people.")] = None
+    settings: Annotated[dict[str, Any], Field(description="Such as submodules: true.")] = Field(default_factory=dict)
 
 
 class RepositoryRef(Request):
@@ -62,28 +72,34 @@ class OpenSession(CommitRequest):
     """The repository, commit and patch of the workspace to lease."""
 
     repository: Annotated[str, REPOSITORY]
-    commit_sha: Annotated[str, COMMIT]
-    patch: Annotated[str, Field(max_length=16 << 20)] | None = None
+    commit_sha: Annotated[str, COMMIT] = DEFAULT_COMMIT
+    patch: Annotated[str | None, PATCH] = None
     metadata: Metadata = Field(default_factory=dict)
-    requested_by: Annotated[str, Field(max_length=255)] | None = None
-    expires_in: Annotated[float, Field(ge=60, le=365 * 86400)] | None = None
-    manifests: Annotated[list[Text], Field(max_length=64)] = Field(default_factory=list)
-    python: Annotated[str, Field(max_length=64)] | None = None
-    extras: DependencyNames = Field(default_factory=list)
-    groups: DependencyNames = Field(default_factory=list)
-    commands: Annotated[list[ShellText], Field(max_length=100)] = Field(default_factory=list)
+    requested_by: Annotated[str | None, Field(max_length=255, description="Who asks; default: the token's name.")] = (
+        None
+    )
+    expires_in: Annotated[
+        float | None, Field(ge=60, le=365 * 86400, description="Close the session after so many seconds.")
+    ] = None
+    manifests: Annotated[list[Text], MANIFESTS] = Field(default_factory=list)
+    python: Annotated[str | None, PYTHON] = None
+    extras: Annotated[DependencyNames, EXTRAS] = Field(default_factory=list)
+    groups: Annotated[DependencyNames, GROUPS] = Field(default_factory=list)
+    commands: Annotated[
+        list[ShellText], Field(max_length=100, description="Command lines for the server's shell, queued in order.")
+    ] = Field(default_factory=list)
 
 
 class SessionRef(Request):
     """One session."""
 
-    session_id: Identifier
+    session_id: SessionId
 
 
 class ForkSession(SessionRef):
     """Open ``count`` copies of a session."""
 
-    count: Annotated[int, Field(ge=1, le=64)] = 1
+    count: Annotated[int, Field(ge=1, le=64, description="Number of copies.")] = 1
 
 
 # ``open`` is pending or running; ``closed`` is completed, failed or cancelled.
@@ -93,8 +109,10 @@ ListStatus = Literal["pending", "running", "completed", "failed", "cancelled", "
 class ListSessions(ListRequest):
     """Which sessions to list."""
 
-    status: Annotated[list[ListStatus], SEPARATED, Field(max_length=16)] = Field(default_factory=list)  # empty: any
-    repository: Annotated[str, REPOSITORY] | None = None
+    status: Annotated[
+        list[ListStatus], SEPARATED, Field(max_length=16, description="Only sessions in one of these states.")
+    ] = Field(default_factory=list)
+    repository: Annotated[str | None, REPOSITORY] = None
 
 
 class SessionReply(Reply):

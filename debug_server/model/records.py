@@ -7,6 +7,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any, NamedTuple
 
+from debug_server.model.command import Command
 from debug_server.model.plans import SessionPlan
 
 
@@ -147,6 +148,17 @@ class Notice(NamedTuple):
     session_id: int | None = None
     command_id: int | None = None
     waits: bool = False  # whether that command waits to be claimed
+    ended: Command | None = None  # that command, if the event is its end
+
+
+class EventHead(NamedTuple):
+    """What an event is about, for readers of many events that need no more."""
+
+    seq: int
+    kind: str
+    session_id: int | None
+    command_id: int | None
+    subject: str | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

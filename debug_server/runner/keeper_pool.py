@@ -15,15 +15,19 @@ import time
 from collections import deque
 from pathlib import Path
 from types import TracebackType
+from typing import TYPE_CHECKING, Self
 
 import debug_server
 from debug_server.errors import KeeperError, ResourcesExhaustedError
-from debug_server.runner.keeper.forkserver import NO_KEEPER
+from debug_server.runner.keeper.frames import NO_KEEPER
 from debug_server.runner.keeper.linux import start_time
 from debug_server.runner.keeper_connection import KeeperConnection
 from debug_server.runner.keeper_process import is_stopped, process_state
 from debug_server.runner.limits import Capabilities
 from debug_server.runner.open_files import command_limit
+
+if TYPE_CHECKING:
+    from debug_server.runner.settings import RunnerSettings
 
 _BOOT = (
     "import sys; sys.path.insert(0, sys.argv[3]); from debug_server.runner.keeper.forkserver import main; "
@@ -54,6 +58,19 @@ class KeeperPool:
         self._requested = 0  # requested from the fork server and not yet received
         self._waiting_threads = 0  # threads that wait for one of them
         self._scarce_until = 0.0  # monotonic time; until then a keeper is made only for a command that waits for it
+
+    @classmethod
+    def of(cls, settings: RunnerSettings) -> Self:
+        """From settings."""
+        return cls(containment=settings.containment, spares=settings.spare_keepers, max_idle=settings.max_concurrency)
+
+    def start(self) -> None:
+        """Start the fork server and the first keepers, and wait for nothing; an error comes with the first use."""
+        with self._lock, contextlib.suppress(KeeperError, ResourcesExhaustedError):
+            if self._socket is None:
+                self._spawn()
+                assert self._socket is not None
+                self._request(self._socket, self._spares)
 
     @property
     def capabilities(self) -> Capabilities:
@@ -190,8 +207,19 @@ class KeeperPool:
                 self._close()
 
     def _ensure(self) -> None:
-        if self._socket is not None:
-            return
+        if self._socket is None:
+            self._spawn()
+        if self._capabilities is None:
+            assert self._socket is not None
+            try:
+                self._capabilities = self._read_hello(self._socket)
+            except KeeperError:
+                self._close()
+                raise
+            self._socket.settimeout(_CHECK_SECONDS)
+
+    def _spawn(self) -> None:
+        """Start the fork server."""
         ours, theirs = socket.socketpair()
         root = str(Path(debug_server.__file__).resolve().parent.parent)
         try:
@@ -214,13 +242,7 @@ class KeeperPool:
         finally:
             theirs.close()
         self._socket = ours
-        self._requested = 0
-        try:
-            self._capabilities = self._read_hello(ours)
-        except KeeperError:
-            self._close()
-            raise
-        ours.settimeout(_CHECK_SECONDS)
+        self._requested, self._capabilities = 0, None
 
     def _read_hello(self, channel: socket.socket) -> Capabilities:
         channel.settimeout(_START_SECONDS)

@@ -43,16 +43,13 @@ class WorkerSupervisor:
         base_env: Mapping[str, str] | None = None,
         settings: RunnerSettings | None = None,
         telemetry: Telemetry | None = None,
+        pool: KeeperPool | None = None,
     ) -> None:
         self.settings = settings or RunnerSettings(paths)
         self.paths = paths
         self.store = metadata_store
         self._find_environments: Callable[[], EnvironmentManager | None] = lambda: environment_manager
-        self.pool = KeeperPool(
-            containment=self.settings.containment,
-            spares=self.settings.spare_keepers,
-            max_idle=self.settings.max_concurrency,
-        )
+        self.pool = pool or KeeperPool.of(self.settings)
         self.pipeline = Pipeline(
             store=metadata_store,
             paths=paths,
@@ -72,6 +69,7 @@ class WorkerSupervisor:
         settings: RunnerSettings,
         base_env: Mapping[str, str] | None = None,
         telemetry: Telemetry | None = None,
+        pool: KeeperPool | None = None,
     ) -> WorkerSupervisor:
         """Use the environments of ``settings``; their modules are loaded when the first environment is needed."""
         supervisor = cls(
@@ -81,6 +79,7 @@ class WorkerSupervisor:
             base_env=base_env,
             settings=settings,
             telemetry=telemetry,
+            pool=pool,
         )
         supervisor._find_environments = partial(_environments, settings)
         return supervisor

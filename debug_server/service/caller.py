@@ -37,10 +37,14 @@ class Caller:
         """Whether everything is allowed."""
         return ADMIN in self.scopes
 
+    def holds(self, scopes: Collection[str]) -> bool:
+        """Whether every scope is held."""
+        return self.is_admin or self.scopes.issuperset(scopes)
+
     def require(self, scopes: Collection[str]) -> None:
         """ForbiddenError unless every scope is held."""
-        missing = [] if self.is_admin else [scope for scope in scopes if scope not in self.scopes]
-        if missing:
+        if not self.holds(scopes):
+            missing = [scope for scope in scopes if scope not in self.scopes]
             asked = " ".join(f"--scope {scope}" for scope in scopes)
             raise ForbiddenError(
                 f"token {self.name!r} lacks the scope {missing[0]!r}: an admin makes one that has it with "

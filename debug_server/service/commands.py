@@ -6,7 +6,7 @@ import asyncio
 import base64
 import os
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -28,6 +28,7 @@ _STATUSES = {status.value: (status,) for status in CommandStatus} | {
 _CANCEL_SECONDS = 10.0
 _START_SECONDS = 10.0  # for a claimed command to start
 _KEY_SEPARATOR = "\n"  # separates the request's key and the line number; keys of callers cannot contain it
+_CHECK_SECONDS = 1.0  # between checks whether this process still runs a command, which no commit tells
 _MIN_POLL_SECONDS, _MAX_POLL_SECONDS = 0.001, 0.1
 
 
@@ -58,9 +59,15 @@ class CommandVerbs(Verbs):
         return await self._shown(row)
 
     def add(
-        self, session_id: int, request: m.CommandRequest, key: str | None, *, closes_session: bool = False
+        self,
+        session_id: int,
+        request: m.CommandRequest,
+        key: str | None,
+        *,
+        closes_session: bool = False,
+        told: Callable[[Command], None] | None = None,
     ) -> Command:
-        """Check a command and queue it."""
+        """Check a command and queue it; with ``told`` it is run in this thread, see ``LocalEngine.submit``."""
         check_patterns(request.artifacts)
         if request.cwd is not None:
             self._check_cwd(session_id, request.cwd)
@@ -71,6 +78,7 @@ class CommandVerbs(Verbs):
             idempotency_key=key,
             closes_session=closes_session,
             artifacts=request.artifacts,
+            told=told,
         )
 
     def _check_cwd(self, session_id: int, cwd: str) -> None:
@@ -159,14 +167,25 @@ class CommandVerbs(Verbs):
         """Wait until the command is terminal, the deadline has passed or the server drains."""
         if command.status.terminal:
             return command
+        if (ended := self._wakeups.ended(command.id)) is not None:
+            return ended
         async with self._wakeups.changes_of(("command", command.id)) as woken:
             while True:
                 woken.clear()
-                command = await self._read(self._store.commands.get, command.id)
                 left = deadline - time.monotonic()
-                if command.status.terminal or left <= 0 or self._shared.draining:
+                over = left <= 0 or self._shared.draining
+                command = await (self._read(self._store.commands.get, command.id) if over else self._current(command))
+                if command.status.terminal or over:
                     return command
-                await wait_for(woken, left)
+                await wait_for(woken, min(left, _CHECK_SECONDS))
+
+    async def _current(self, command: Command) -> Command:
+        """The command's row. While this process runs it, ``command`` itself: its end is told, not read."""
+        if (ended := self._wakeups.ended(command.id)) is not None:
+            return ended
+        if self._engine.runs(command.id):
+            return command
+        return await self._read(self._store.commands.get, command.id)
 
     async def cancel(self, caller: Caller, request: m.CommandRef) -> m.CommandReply:
         """Cancel a command; returns when its tree is empty, or after ten seconds."""

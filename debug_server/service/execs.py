@@ -9,8 +9,8 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
-from collections.abc import AsyncGenerator, Iterator
-from contextlib import aclosing, contextmanager, suppress
+from collections.abc import AsyncGenerator, Callable, Iterator
+from contextlib import aclosing, contextmanager, nullcontext, suppress
 from functools import partial
 
 from debug_server import messages as m
@@ -21,6 +21,7 @@ from debug_server.model import Command, QueuedRun, SessionPlan
 from debug_server.runner.log_ends import LogEnds, Piece, read_ends
 from debug_server.runner.log_format import STREAM_NAMES
 from debug_server.service import views
+from debug_server.service.adding import Adding
 from debug_server.service.caller import Caller
 from debug_server.service.commands import CommandVerbs, check_relative_cwd, require_open, spec_of
 from debug_server.service.idempotency import KeyedReplies, RequestAttempt
@@ -66,20 +67,30 @@ class ExecVerbs(Verbs):
     async def run(self, caller: Caller, request: m.ExecCommand, *, idempotency_key: str | None = None) -> m.ExecReply:
         """Run a command and answer when it has ended or the wait is over."""
         deadline = time.monotonic() + (request.wait or DEFAULT_WAIT)
-        begun = self._beginning(caller, request, idempotency_key)
-        with self._cancelled_if_abandoned(caller, request, begun):
-            command = await asyncio.shield(begun)
-            with self._counted(command):
-                command = await self._wait(caller, command, deadline)
+        command = await self._begin_and_wait(caller, request, idempotency_key, deadline)
         return await self._answer(command, request)
+
+    async def _begin_and_wait(
+        self, caller: Caller, request: m.ExecCommand, key: str | None, deadline: float
+    ) -> Command:
+        if request.on_disconnect == "continue":
+            if key is not None or caller.quotas:  # which the command must not fill twice
+                return await self._wait(caller, await self._begin(caller, request, key), deadline)
+            async with self._shared.followers.while_valid(caller):
+                command = await self._start(caller, request, None, deadline)
+                return await self._commands.wait_until_ended(command, deadline - time.monotonic())
+        begun = self._begin_in_task(caller, request, key)
+        with self._cancelled_if_abandoned(caller, begun):
+            return await self._wait(caller, await asyncio.shield(begun), deadline)
 
     async def stream(
         self, caller: Caller, request: m.ExecCommand, *, idempotency_key: str | None = None
     ) -> AsyncGenerator[Begun | m.LogPiece | m.ExecReply, None]:
         """The same as a stream: the ids, each piece of output as it is written, and the answer."""
         deadline = time.monotonic() + (request.wait or DEFAULT_STREAM_WAIT)
-        begun = self._beginning(caller, request, idempotency_key)
-        with self._cancelled_if_abandoned(caller, request, begun):
+        begun = self._begin_in_task(caller, request, idempotency_key)
+        may_cancel = request.on_disconnect == "cancel"
+        with self._cancelled_if_abandoned(caller, begun) if may_cancel else nullcontext():
             command = await asyncio.shield(begun)
             with self._counted(command):
                 yield Begun(command_id=command.id, session_id=command.session_id)
@@ -94,12 +105,13 @@ class ExecVerbs(Verbs):
         yield await self._answer(command, request)
 
     async def _wait(self, caller: Caller, command: Command, deadline: float) -> Command:
-        async with self._shared.followers.while_valid(caller):
-            return await self._commands.wait_until_ended(command, deadline - time.monotonic())
+        with self._counted(command):
+            async with self._shared.followers.while_valid(caller):
+                return await self._commands.wait_until_ended(command, deadline - time.monotonic())
 
     # -- begin ----------------------------------------------------------------------------------------------------
 
-    def _beginning(self, caller: Caller, request: m.ExecCommand, key: str | None) -> asyncio.Task[Command]:
+    def _begin_in_task(self, caller: Caller, request: m.ExecCommand, key: str | None) -> asyncio.Task[Command]:
         """A task of its own: a command that is being added must be known, even if the client is gone by then."""
         begun = asyncio.get_running_loop().create_task(self._begin(caller, request, key))
         begun.add_done_callback(lambda task: task.cancelled() or task.exception())  # nobody may be waiting for it
@@ -133,7 +145,9 @@ class ExecVerbs(Verbs):
         session = await self._session_verbs.find_by_key(caller, attempt.key, attempt.since)
         return None if session is None else (await self._call(self._store.commands.in_session, session.id))[0]
 
-    async def _start(self, caller: Caller, request: m.ExecCommand, key: str | None) -> Command:
+    async def _start(
+        self, caller: Caller, request: m.ExecCommand, key: str | None, deadline: float | None = None
+    ) -> Command:
         if request.repository is not None:
             run = await self._runs.start(caller, request.as_run(), idempotency_key=key)
             return await self._read(self._store.commands.get, run.command.id)
@@ -143,7 +157,18 @@ class ExecVerbs(Verbs):
         session = await self._access.use_session(caller, request.session_id)
         require_open(session)
         async with self._quotas.reserve(caller, commands=1):
-            return await self._call(self._commands.add, session.id, request, key)
+            return await self._add(session.id, request, key, deadline)
+
+    async def _add(self, session_id: int, request: m.ExecCommand, key: str | None, deadline: float | None) -> Command:
+        """Add a command to a session, in the thread that then runs it; with a deadline, wait for its end, too."""
+        async with self._wakeups.change_of_new() as new:
+
+            def add(told: Callable[[Command], None]) -> Command:
+                return self._commands.add(session_id, request, key, told=told)
+
+            adding = Adding(add, new, until_ended=deadline is not None)
+            self._engine.run_in_thread(adding.run)
+            return await adding.wait(deadline)
 
     async def _start_in_folder(self, caller: Caller, request: m.ExecCommand, key: str | None) -> Command:
         """Queue it in a session with an empty folder, which is removed at its end."""
@@ -176,17 +201,15 @@ class ExecVerbs(Verbs):
                 del self._waiting[command.id]
 
     @contextmanager
-    def _cancelled_if_abandoned(
-        self, caller: Caller, request: m.ExecCommand, begun: asyncio.Future[Command]
-    ) -> Iterator[None]:
-        """Cancel the command if the surface ends the block, because its client is gone, and the request asks for it.
+    def _cancelled_if_abandoned(self, caller: Caller, begun: asyncio.Future[Command]) -> Iterator[None]:
+        """Cancel the command if the surface ends the block, because its client is gone.
 
         A server that shuts down ends the block, too: then the command continues.
         """
         try:
             yield
         except (asyncio.CancelledError, GeneratorExit):
-            if request.on_disconnect == "cancel" and not self._shared.draining:
+            if not self._shared.draining:
                 task = asyncio.get_running_loop().create_task(self._cancel(caller, begun))
                 self._cancelling.add(task)  # the event loop itself holds no reference
                 task.add_done_callback(self._cancelling.discard)

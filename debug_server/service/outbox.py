@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from debug_server.model import Event, OutgoingMessage
+from debug_server.model import EventHead, OutgoingMessage
 from debug_server.service.verbs import Verbs
 from debug_server.service.wakeups import ANYTHING
 
@@ -22,13 +22,13 @@ class OutboxVerbs(Verbs):
         if await self._call(self._store.outbox.cursor, topic) is None:
             await self._call(self._store.outbox.add, topic, await self._read(self._store.events.last), [])
 
-    async def pages(self, topic: str, limit: int) -> AsyncGenerator[list[Event], None]:
+    async def pages(self, topic: str, limit: int) -> AsyncGenerator[list[EventHead], None]:
         """Yield pages of events after the topic's cursor, then of new events."""
         after = await self._call(self._store.outbox.cursor, topic) or 0
         async with self._wakeups.changes_of(ANYTHING) as woken:
             while True:
                 woken.clear()
-                page = await self._read(self._store.events.read, after, limit)
+                page = await self._read(self._store.events.heads, after, limit)
                 if page:
                     after = page[-1].seq
                     yield page

@@ -41,7 +41,7 @@ class Shared:
         )
         self.access = Access(store, self.blocking)
         read = self.blocking.read
-        self.wakeups = Wakeups(store, read=partial(read, store.events.read), last=partial(read, store.events.last))
+        self.wakeups = Wakeups(store, read=partial(read, store.events.heads), last=partial(read, store.events.last))
         self.quotas = Quotas(store, read, workspaces=workspaces_per_token)
         self.fair_wakeups = FairWakeups()
         self.followers = Followers(revoked=self._revoked)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any, TypeVar
 
 from debug_server import messages as m
@@ -90,7 +90,7 @@ def log_bytes(row: Command) -> int:
 
 def _size(path: str) -> int | None:
     try:
-        return Path(path).stat().st_size
+        return os.stat(path).st_size  # noqa: PTH116 - faster than Path.stat, and read for every command
     except FileNotFoundError:
         return None
 

@@ -7,21 +7,45 @@ one reader of the event log for all waiters. Waiting needs no thread.
 from __future__ import annotations
 
 import asyncio
+from collections import OrderedDict
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager, suppress
 from typing import Literal
 
 from debug_server.errors import DebugServerError
-from debug_server.model import Event, Notice
+from debug_server.model import Command, EventHead, Notice
 from debug_server.store import MetadataStore
 
 POLL_SECONDS = 0.25  # how often events of other processes are polled
 _PAGE = 1000
+_REMEMBERED = 256  # commands that have ended
 
 Subject = tuple[Literal["command", "session", "anything"], int]
 ANYTHING: Subject = ("anything", 0)
-ReadEvents = Callable[[int, int], Awaitable[list[Event]]]
+ReadEvents = Callable[[int, int], Awaitable[list[EventHead]]]
 LastEvent = Callable[[], Awaitable[int]]
+
+
+class NewSubject:
+    """A waiter for a subject that does not exist yet."""
+
+    def __init__(self, waiting: dict[Subject, set[asyncio.Event]]) -> None:
+        self._waiting = waiting
+        self._loop = asyncio.get_running_loop()
+        self.woken = asyncio.Event()
+        self.subject: Subject | None = None
+        self.closed = False  # nobody waits any more
+
+    def created(self, subject: Subject) -> None:
+        """The first change after this wakes the waiter; called in the thread that will make that change."""
+        if not self.closed:
+            self._waiting.setdefault(subject, set()).add(self.woken)
+            self.subject = subject
+
+    def wake(self) -> None:
+        """Wake the waiter now; any thread may call this."""
+        with suppress(RuntimeError):  # the loop was closed meanwhile
+            self._loop.call_soon_threadsafe(self.woken.set)
 
 
 class Wakeups:
@@ -33,6 +57,7 @@ class Wakeups:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._reader: asyncio.Task[None] | None = None
         self._waiting: dict[Subject, set[asyncio.Event]] = {}
+        self._ended: OrderedDict[int, Command] = OrderedDict()  # the last commands that ended in this process
         self._remove = store.events.add_listener(self._committed)
 
     @asynccontextmanager
@@ -45,6 +70,22 @@ class Wakeups:
             yield woken
         finally:
             self._leave(subject, woken)
+
+    @asynccontextmanager
+    async def change_of_new(self) -> AsyncIterator[NewSubject]:
+        """The same for a subject that another thread is about to create."""
+        await self._ensure_reader()
+        new = NewSubject(self._waiting)
+        try:
+            yield new
+        finally:
+            new.closed = True
+            if new.subject is not None:
+                self._leave(new.subject, new.woken)
+
+    def ended(self, command_id: int) -> Command | None:
+        """The command, if it is one of the last that ended in this process: its row need not be read."""
+        return self._ended.get(command_id)
 
     def wake_all(self) -> None:
         """Wake every waiter; call it in the event loop."""
@@ -71,6 +112,10 @@ class Wakeups:
 
     def _committed(self, notice: Notice) -> None:
         """Wake the waiters; runs in the thread that committed. A waiter that starts later reads the new rows itself."""
+        if notice.ended is not None:  # before the search for waiters: one that comes later finds it
+            self._ended[notice.ended.id] = notice.ended
+            if len(self._ended) > _REMEMBERED:
+                self._ended.popitem(last=False)
         loop = self._loop
         concerned = [subject for subject in _subjects(notice) if subject in self._waiting]
         if loop is not None and concerned:
@@ -93,7 +138,7 @@ class Wakeups:
                 for event in events:
                     self._wake(_subjects(Notice(event.kind, event.session_id, event.command_id)))
 
-    async def _events(self, after: int) -> list[Event]:
+    async def _events(self, after: int) -> list[EventHead]:
         try:
             return await self._read(after, _PAGE)
         except DebugServerError:  # the store is unavailable: waiters read it themselves and get the error

@@ -193,7 +193,7 @@ class Commands(Table):
             if text is not None:
                 _append_start(transaction, now, command)
             _append_end(transaction, now, command)
-        self._notify(Notice(FINISHED, command.session_id, command_id))
+        self._notify(Notice(FINISHED, command.session_id, command_id, ended=command))
         return command
 
     def request_cancel(self, command_id: int) -> Command:

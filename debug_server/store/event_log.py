@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from debug_server.model import Event, Notice
+from debug_server.model import Event, EventHead, Notice
 from debug_server.store.connection import Row, Transaction
 from debug_server.store.encoding import mapping_from, mapping_text, moment
 from debug_server.store.table import Table, filters, require_row
 
 _COLUMNS = "seq, kind, session_id, command_id, subject, data, created_at"
+_HEADS = "SELECT seq, kind, session_id, command_id, subject FROM events WHERE seq > ? ORDER BY seq LIMIT ?"
 _INSERT = (
     f"INSERT INTO events ({_COLUMNS})"
     " VALUES ((SELECT COALESCE(MAX(seq), 0) + 1 FROM events), ?, ?, ?, ?, ?, ?) RETURNING seq"
@@ -82,6 +83,10 @@ class EventLog(Table):
         )
         sql = f"SELECT {_COLUMNS} FROM events WHERE {terms} ORDER BY seq LIMIT ?"
         return [_event(row) for row in self._all(sql, (*params, limit))]
+
+    def heads(self, after: int = 0, limit: int = 1000) -> list[EventHead]:
+        """What up to ``limit`` events numbered above ``after`` are about; their data is not decoded."""
+        return [EventHead._make(row) for row in self._all(_HEADS, (after, limit))]
 
     def last(self) -> int:
         """The number of the newest event, 0 if there is none; a reader that starts there gets only new events."""

@@ -7,6 +7,7 @@ import hmac
 import secrets
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
+from functools import lru_cache
 from hashlib import sha256
 from typing import Any
 
@@ -108,6 +109,7 @@ def _digest(secret: str) -> str:
     return sha256(secret.encode("utf-8", "surrogatepass")).hexdigest()
 
 
+@lru_cache(maxsize=256)  # read for every request, and seldom changed
 def _token(row: Row) -> Token:
     return Token(
         id=row[0],

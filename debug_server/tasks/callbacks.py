@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 from debug_server.errors import AccessError, DebugServerError, InvalidInputError, NotFoundError
 from debug_server.messages.tasks import RunnerTask, TaskStatus
-from debug_server.model import Event, OutgoingMessage
+from debug_server.model import EventHead, OutgoingMessage
 from debug_server.service import Service
 from debug_server.sockets.trust import HttpTrust, TrustedServerUser
 from debug_server.tasks.targets import Target
@@ -88,8 +88,10 @@ class Callbacks:
             if messages:
                 self._changed.set()
 
-    async def _message(self, event: Event) -> tuple[int, dict[str, Any]] | None:
+    async def _message(self, event: EventHead) -> tuple[int, dict[str, Any]] | None:
         if event.session_id is None or (event.kind != _STARTED and event.kind not in _ENDED):
+            return None
+        if event.kind == _STARTED and event.subject is None:  # not a task's: those have subjects
             return None
         with suppress(NotFoundError):
             asked = (await self._service.sessions.metadata_of(event.session_id)).get(TASK)

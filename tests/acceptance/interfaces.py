@@ -370,7 +370,7 @@ async def _grpc(server: ServerProcess, folder: Path) -> AsyncIterator[Interface]
 async def _mcp_http(server: ServerProcess, folder: Path) -> AsyncIterator[Interface]:
     headers = {"Authorization": f"Bearer {server.token}"}
     async with httpx2.AsyncClient(headers=headers, timeout=SECONDS) as http:
-        transport = streamable_http_client(f"{server.base_url}/mcp", http_client=http)
+        transport = streamable_http_client(f"{server.base_url}/mcp?toolsets=all", http_client=http)
         async with McpClient(transport, read_timeout_seconds=SECONDS) as client:
             yield Mcp(client)
 
@@ -379,7 +379,7 @@ async def _mcp_http(server: ServerProcess, folder: Path) -> AsyncIterator[Interf
 async def _mcp_stdio(server: ServerProcess, folder: Path) -> AsyncIterator[Interface]:
     environ = {**os.environ, **server.variables, "PYTHONPATH": str(ROOT), "DEBUG_SERVER_HOME": "/nonexistent"}
     child = StdioServerParameters(
-        command=sys.executable, args=["-m", "debug_server", "mcp"], env=environ, cwd=server.root
+        command=sys.executable, args=["-m", "debug_server", "mcp", "--toolsets", "all"], env=environ, cwd=server.root
     )
     async with McpClient(child, read_timeout_seconds=SECONDS) as client:
         yield Mcp(client)

@@ -28,6 +28,7 @@ from debug_server.client.relay import Relay
 from debug_server.errors import AccessError, DebugServerError
 from debug_server.sockets.trust import HttpTrust, TrustedServerUser
 from debug_server.surfaces.mcp.bridge import Bridge
+from debug_server.surfaces.mcp.toolsets import DEFAULT
 from tests.other_users import NOBODY, Taken, taken
 from tests.running import lasting_port
 from tests.surfaces.cli.conftest import Terminal
@@ -56,7 +57,9 @@ def _following(url: str, token: str | None) -> None:
 
 
 def _bridged(url: str, token: str | None) -> None:
-    done = asyncio.run(Bridge(url, token, verify_tls=True).call_tool("x", {"prompt": "secret"}))
+    done = asyncio.run(
+        Bridge(url, token, verify_tls=True, server_uid=None, toolsets=DEFAULT).call_tool("x", {"prompt": "secret"})
+    )
     assert done.is_error
     raise AccessError(str(done.content))
 

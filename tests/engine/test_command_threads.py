@@ -13,6 +13,7 @@ from pathlib import Path
 import grpc
 import pytest
 
+from debug_server.engine import command_threads
 from debug_server.engine.command_threads import CommandThreads
 from tests.running import ROOT, eventually
 
@@ -70,3 +71,49 @@ def test_commands_wait_for_threads(no_threads: Callable[[], None]) -> None:
     threads.retry()
     eventually(lambda: sorted(done) == [0, 1, 2], what="all of them")
     assert not threads.waiting
+
+
+def test_a_thread_serves_one_command_after_another() -> None:
+    """A thread without work takes the next; while it has work, another one is started."""
+    threads, names, gate = CommandThreads(), list[int](), threading.Event()
+
+    def work() -> None:
+        names.append(threading.get_ident())
+
+    threads.start(work)
+    eventually(lambda: threads._idle == 1, what="an idle thread")
+    threads.start(work)
+    eventually(lambda: threads._idle == 1 and len(names) == 2, what="the next command")
+    assert names[0] == names[1]
+
+    def hold() -> None:
+        gate.wait(100)
+
+    threads.start(hold)
+    threads.start(work)
+    eventually(lambda: len(names) == 3, what="a command beside a running one")
+    assert names[2] != names[0]
+    gate.set()
+
+
+def test_idle_threads_end_on_request() -> None:
+    """They count against the limit of processes; what comes afterwards gets a new thread."""
+    threads, done, before = CommandThreads(), list[int](), threading.active_count()
+    threads.start(lambda: done.append(1))
+    eventually(lambda: threads._idle == 1, what="an idle thread")
+    threads.end_idle()
+    eventually(lambda: threading.active_count() <= before, what="its end")
+    threads.start(lambda: done.append(2))
+    eventually(lambda: done == [1, 2], what="the next command")
+
+
+def test_idle_threads_end_after_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And no work is lost with them."""
+    monkeypatch.setattr(command_threads, "_IDLE_SECONDS", 0.001)
+    threads, done = CommandThreads(), list[int]()
+    for number in range(300):
+        threads.start(lambda number=number: done.append(number))  # type: ignore[misc]
+        if number % 3 == 0:
+            eventually(lambda number=number: len(done) > number, what="the command")  # type: ignore[misc]
+    eventually(lambda: sorted(done) == list(range(300)), what="all commands")
+    eventually(lambda: threads._idle == 0, what="the end of the threads")

@@ -14,6 +14,7 @@ import pytest
 from debug_server.errors import DebugServerError, InvalidInputError, KeeperError, NotFoundError
 from debug_server.model import ExitReason, Limits
 from debug_server.runner.keeper.rundir import PREFIX
+from debug_server.runner.keeper_pool import KeeperPool
 from debug_server.runner.spec import CommandSpec
 from tests.running import Bench, Workspace, eventually, processes
 
@@ -123,6 +124,19 @@ def test_a_slow_client_does_not_spoil_the_next_command(make_bench: Callable[...,
         assert bench.run(["true"]).exit_reason is ExitReason.EXITED
         (bench.workspace / "go").unlink()
         deaf.close()
+
+
+def test_keepers_may_be_started_ahead(nothing_left: None) -> None:
+    """The first command gets one of them; what is wrong is said when something is asked for."""
+    with KeeperPool() as pool:
+        pool.start()
+        pool.start()
+        pool.take().close()
+        assert pool.capabilities.mechanism
+    with KeeperPool(containment="none") as pool:
+        pool.start()
+        with pytest.raises(KeeperError):
+            pool.take()
 
 
 def test_a_containment_that_cannot_be_had_is_named(make_bench: Callable[..., Bench]) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from debug_server.model import Event
+from debug_server.model import EventHead
 from debug_server.service.wakeups import ANYTHING, Wakeups, wait_for
 from debug_server.store import MetadataStore, open_store
 
@@ -21,8 +21,8 @@ def store(tmp_path: Path) -> MetadataStore:
 
 
 def wakeups_of(store: MetadataStore) -> Wakeups:
-    async def read(after: int, limit: int) -> list[Event]:
-        return store.events.read(after, limit)
+    async def read(after: int, limit: int) -> list[EventHead]:
+        return store.events.heads(after, limit)
 
     async def last() -> int:
         return store.events.last()

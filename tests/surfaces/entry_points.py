@@ -45,10 +45,6 @@ SOCKETS = {
     "/sessions/{session_id}/debug": "debug_session",
 }
 FETCHES = {"FetchArtifact": "get_artifact", "FetchDiff": "diff_session"}
-COMPOSED = {
-    "session_logs": ("digest_log", "list_commands"),
-    "read_artifact": ("get_artifact",),
-}
 ADDRESSES = {"command_log": "read_log", "artifact": "get_artifact"}
 
 
@@ -193,14 +189,12 @@ def mcp_entry_points() -> list[EntryPoint]:
 
 
 def _tool(tool: Tool) -> EntryPoint:
-    operations = COMPOSED[tool.name] if tool.operation is None else (tool.operation,)
-
     def call(server: Connections, token: str | None, ids: Ids) -> str:
-        arguments = ids.fields(tool.request, operations[0])
+        arguments = ids.fields(tool.request, tool.operations[0])
         return _mcp(server, token, "tools/call", {"name": tool.name, "arguments": arguments})
 
     return EntryPoint(
-        name=f"tool {tool.name}", operations=operations, request=tool.request, call=call, always_known=True
+        name=f"tool {tool.name}", operations=tool.operations, request=tool.request, call=call, always_known=True
     )
 
 
@@ -219,7 +213,7 @@ def _resource(name: str, template: str) -> EntryPoint:
 def _mcp(server: Connections, token: str | None, method: str, params: Mapping[str, Any]) -> str:
     accept = {"Accept": "application/json, text/event-stream", "MCP-Protocol-Version": "2025-06-18"}
     body = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
-    answer = server.http.post("/mcp", json=body, headers={**accept, **bearer(token)})
+    answer = server.http.post("/mcp?toolsets=all", json=body, headers={**accept, **bearer(token)})
     text = answer.text
     if answer.headers["content-type"].startswith("text/event-stream"):
         (text,) = [line.removeprefix("data: ") for line in text.splitlines() if line.startswith("data: {")]

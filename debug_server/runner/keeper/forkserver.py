@@ -19,6 +19,7 @@ import time
 
 from debug_server.runner.keeper.cgroup import CgroupError
 from debug_server.runner.keeper.containment import Containment, choose
+from debug_server.runner.keeper.frames import NO_KEEPER
 from debug_server.runner.keeper.linux import become_subreaper, boot_id, set_process_name, start_time
 from debug_server.runner.keeper.serve import serve
 from debug_server.runner.keeper.tree import Tree, children, descendants, send_signal, stop_then_kill
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
 
 _CLEAN_EVERY = 0.01
 _REMOVAL_SECONDS = 30.0
-NO_KEEPER = bytes(4)
 
 
 class ForkServer:

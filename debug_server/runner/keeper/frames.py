@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 HEADER = struct.Struct("<IB")
 JSON, WRITE, OUTPUT = b"J"[0], b"W"[0], b"O"[0]
 MAX_FRAME = 16 << 20
+NO_KEEPER = bytes(4)  # from the fork server, instead of the pid of a new keeper
 _OFFSET = struct.Struct("<Q")
 _ID_LENGTH = struct.Struct("<H")
 _to_text = json.JSONEncoder(separators=(",", ":")).encode  # made once: ``json.dumps`` makes one for each call

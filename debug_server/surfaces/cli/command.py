@@ -26,8 +26,11 @@ from debug_server.surfaces.cli.words import duration, listed, patch_text
 app = typer.Typer(no_args_is_help=True, add_completion=False, help="Commands in sessions.")
 CommandArgument = Annotated[int, typer.Argument(metavar="COMMAND", help="the command's id")]
 Argv = Annotated[list[str], typer.Argument(metavar="-- CMD [ARG]...", help="the program and its arguments")]
-Cwd = Annotated[str | None, typer.Option(help="the folder to run in, inside the workspace")]
-Artifacts = Annotated[list[str] | None, typer.Option("--artifact", help="a glob of files to keep; may be repeated")]
+Cwd = Annotated[str | None, typer.Option(metavar="FOLDER", help="the folder to run in, inside the workspace")]
+Artifacts = Annotated[
+    list[str] | None, typer.Option("--artifact", metavar="GLOB", help="files to keep; may be repeated")
+]
+Tty = Annotated[bool, typer.Option("--tty", "-t", help="give the command a terminal")]
 Follow = Annotated[bool, typer.Option("--follow", "-f", help="print its output, and exit with its status")]
 COLUMNS: list[Column] = [
     ("id", lambda row: row.id),
@@ -49,13 +52,13 @@ def submit(
     cwd: Cwd = None,
     env: Variables = None,
     secret: Secrets = None,
-    limit_options: LimitOptions = NO_LIMITS,
-    require: Require = None,
     artifact: Artifacts = None,
-    tty: Annotated[bool, typer.Option("--tty", "-t", help="give the command a terminal")] = False,
+    tty: Tty = False,
     stdin: Annotated[bool, typer.Option("--stdin", "-i", help="keep its stdin open for `command stdin`")] = False,
     priority: Annotated[int, typer.Option(help="a higher number runs earlier")] = 0,
     follow: Follow = False,
+    limit_options: LimitOptions = NO_LIMITS,
+    require: Require = None,
 ) -> None:
     """Queue a command in a session."""
     call = invocation(context)
@@ -88,7 +91,7 @@ def run(
     argv: Argv,
     commit: Annotated[str, typer.Option(help="branch, tag or commit")] = "HEAD",
     repository: Repository = None,
-    patch: Annotated[Path | None, typer.Option(help="a patch to apply; - is stdin")] = None,
+    patch: Annotated[Path | None, typer.Option(metavar="FILE", help="a patch to apply; - is stdin")] = None,
     manifest: Manifests = None,
     python: Python = None,
     extra: Extras = None,
@@ -96,11 +99,15 @@ def run(
     cwd: Cwd = None,
     env: Variables = None,
     secret: Secrets = None,
+    artifact: Artifacts = None,
+    tty: Tty = False,
     limit_options: LimitOptions = NO_LIMITS,
     require: Require = None,
-    artifact: Artifacts = None,
 ) -> None:
-    """Open a session, run one command in it and close it. Output and exit status are the command's."""
+    """Open a session, run one command in it and close it. Output and exit status are the command's.
+
+    Example: debug-server command run --commit main -- pytest -q
+    """
     call = invocation(context)
     with call.backend() as backend:
         known = chosen_repository(backend, repository)
@@ -119,6 +126,7 @@ def run(
             require=listed(require),
             secrets=secret or [],
             artifacts=artifact or [],
+            tty=tty,
         )
         progress(f"opening a workspace of {known.name} at {commit}")
         raise typer.Exit(run_and_follow(backend, call.output(), lambda: [backend.send(request).command]))
@@ -195,7 +203,9 @@ def _own_stdin() -> bytes:
 def wait(
     context: typer.Context,
     command: CommandArgument,
-    timeout: Annotated[str | None, typer.Option(help="the longest time to wait, such as 90 (seconds) or 15m")] = None,
+    timeout: Annotated[
+        str | None, typer.Option(metavar="TIME", help="the longest time to wait, such as 90 (seconds) or 15m")
+    ] = None,
 ) -> None:
     """Wait until a command ends. Exit with its status, or with 75 if it is still running at the timeout."""
     call = invocation(context)

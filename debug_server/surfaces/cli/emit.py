@@ -30,7 +30,7 @@ def emit(
     ] = None,
     target: Annotated[str | None, typer.Option(help="host:port of the governor; default: that of this folder")] = None,
 ) -> None:
-    """Send an event to the governor; return when the runners are queued.
+    """Send an event to the server (the governor), which queues the runners that it concerns.
 
     Exit with 1 if no runner was queued; a push or pr that matches no trigger is not an error.
     """

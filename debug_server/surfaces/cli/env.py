@@ -51,8 +51,13 @@ def verify(
 @app.command()
 def gc(
     context: typer.Context,
-    idle: Annotated[str | None, typer.Option(help="such as 7d; default: environments.idle_seconds")] = None,
-    budget: Annotated[str | None, typer.Option(help="such as 10G; default: environments.budget")] = None,
+    idle: Annotated[
+        str | None,
+        typer.Option(metavar="TIME", help="remove those unused for longer, such as 7d; default: as configured"),
+    ] = None,
+    budget: Annotated[
+        str | None, typer.Option(metavar="SIZE", help="the most that all may take, such as 10G; default: as configured")
+    ] = None,
 ) -> None:
     """Remove unused environments by age, then the least recently used until the total size fits."""
     call = invocation(context)

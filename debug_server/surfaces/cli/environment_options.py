@@ -8,10 +8,35 @@ import typer
 
 from debug_server.model import EnvironmentPlan
 
-Manifests = Annotated[list[str] | None, typer.Option("--manifest", help="a manifest, such as pyproject.toml")]
-Python = Annotated[str | None, typer.Option("--python", help="the environment's Python version")]
-Extras = Annotated[list[str] | None, typer.Option("--extra", help="optional dependencies of pyproject.toml, by name")]
-Groups = Annotated[list[str] | None, typer.Option("--group", help="a dependency group of pyproject.toml, by name")]
+PANEL = "Environment"
+Manifests = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--manifest",
+        metavar="FILE",
+        help="install from this file of the repository, such as pyproject.toml; may be repeated",
+        rich_help_panel=PANEL,
+    ),
+]
+Python = Annotated[
+    str | None,
+    typer.Option("--python", metavar="VERSION", help="the Python version, such as 3.12", rich_help_panel=PANEL),
+]
+Extras = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--extra",
+        metavar="NAME",
+        help="also install these optional dependencies of pyproject.toml",
+        rich_help_panel=PANEL,
+    ),
+]
+Groups = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--group", metavar="NAME", help="also install this dependency group of pyproject.toml", rich_help_panel=PANEL
+    ),
+]
 
 
 def wanted_environment(

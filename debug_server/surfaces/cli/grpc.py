@@ -48,7 +48,7 @@ def start(
 
 @app.command()
 def stop(context: typer.Context) -> None:
-    """Stop the server; running commands continue under their keepers."""
+    """Stop the server. Running commands continue, and the next server takes them over."""
     call = invocation(context)
     files = server_files(call)
     pid = background.stop(files)

@@ -27,7 +27,7 @@ class Programs:
     open_local: OpenLocal
     serve: Serve
     serve_gateway: Serve
-    mcp: Callable[[], int]
+    mcp: Callable[[str], int]
     mcp_bridge: Serve
 
 

@@ -14,7 +14,12 @@ from debug_server.model import LIMITS, Limit, Limits, Unit
 from debug_server.surfaces.cli.words import seconds, size
 
 R = TypeVar("R")
-Require = Annotated[list[str] | None, typer.Option(help="refuse to start unless this limit can be enforced")]
+PANEL = "Limits"
+Require = Annotated[
+    list[str] | None,
+    typer.Option(metavar="LIMIT", help="refuse to start unless this limit can be enforced", rich_help_panel=PANEL),
+]
+_METAVARS = {Unit.BYTES: "SIZE", Unit.COUNT: "N", Unit.CORES: "CORES", Unit.SECONDS: "TIME"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +55,7 @@ def with_limits(command: Callable[..., R]) -> Callable[..., R]:
 
 def _parameter(limit: Limit) -> inspect.Parameter:
     kind: Any = {Unit.COUNT: int, Unit.CORES: float}.get(limit.unit, str)
-    option = typer.Option(f"--{limit.option}", help=_help(limit))
+    option = typer.Option(f"--{limit.option}", metavar=_METAVARS[limit.unit], help=_help(limit), rich_help_panel=PANEL)
     annotation = Annotated[kind | None, option]
     return inspect.Parameter(
         limit.setting, inspect.Parameter.POSITIONAL_OR_KEYWORD, default=None, annotation=annotation

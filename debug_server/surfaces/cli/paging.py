@@ -12,9 +12,14 @@ from debug_server.client.calls import Call
 from debug_server.surfaces.cli.backend import Backend
 from debug_server.surfaces.cli.output import Column, Output, print_notice
 
-Limit = Annotated[int, typer.Option(min=1, help="how many to show")]
+Limit = Annotated[int, typer.Option(min=1, metavar="N", help="how many to show")]
 All = Annotated[bool, typer.Option("--all", help="show all of them")]
-After = Annotated[int, typer.Option(min=0, help="continue after this value, which the page before printed")]
+After = Annotated[
+    int,
+    typer.Option(
+        min=0, metavar="N", show_default=False, help="continue after this value, which the page before printed"
+    ),
+]
 DEFAULT_LIMIT = 30
 NEWEST = "newest"  # the order of lists on the command line
 _MAX_PAGE = 1000

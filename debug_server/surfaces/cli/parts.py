@@ -31,6 +31,9 @@ class LocalComponents(Protocol):
     def keepers_dir(self) -> Path:
         """Where the keepers of running commands are found."""
 
+    def start_keepers(self) -> None:
+        """Start keepers while the rest of what runs a command is being loaded."""
+
     @property
     def foreground(self) -> ForegroundRuns:
         """Runs in this process."""

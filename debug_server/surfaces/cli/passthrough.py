@@ -13,11 +13,13 @@ import tty
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from debug_server.errors import KeeperError
 from debug_server.model import LogChunk
-from debug_server.service.foreground import CommandInput
+
+if TYPE_CHECKING:
+    from debug_server.service.foreground import CommandInput
 
 _PIECE = 1 << 16
 _KEPT_BYTES = 1 << 16  # longer than any reason

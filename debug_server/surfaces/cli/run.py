@@ -10,10 +10,10 @@ import signal
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import FrameType
+from typing import TYPE_CHECKING
 
 from debug_server.errors import ConfigurationError, DebugServerError, InvalidInputError, UnmetRequirementError
 from debug_server.model import CommandSpec, EnvironmentPlan, Limits, LogChunk, status_for, without_credentials
-from debug_server.service.foreground import ForegroundRun, ForegroundRuns, RunReply, RunRequest, current_folder
 from debug_server.surfaces.cli.outcome import BROKEN_PIPE, CANCELLED, FAILURE, WRONG_USE, exit_status, summary
 from debug_server.surfaces.cli.output import error_line
 from debug_server.surfaces.cli.parts import OpenLocal
@@ -21,6 +21,9 @@ from debug_server.surfaces.cli.passthrough import Printer, forwarded_stdin, stdi
 from debug_server.surfaces.cli.stages import stage, timed_stage
 from debug_server.surfaces.cli.standard_streams import write_stderr
 from debug_server.surfaces.cli.variable_options import given_variables
+
+if TYPE_CHECKING:
+    from debug_server.service.foreground import ForegroundRun, ForegroundRuns, RunReply
 
 # The command line is correct, but the configuration or this machine does not fit it.
 _NOT_USAGE_ERRORS = (ConfigurationError, UnmetRequirementError)
@@ -72,6 +75,8 @@ def command_spec(
 
 def run_here(foreground: ForegroundRuns, command: CommandSpec, shown: Shown) -> int:
     """Run in the current directory, or in the one that the command names; returns the exit status."""
+    from debug_server.service.foreground import RunRequest, current_folder  # loaded while the keepers start
+
     folder = current_folder()
     if command.cwd is not None:
         folder = folder / command.cwd
@@ -84,6 +89,8 @@ def run_here(foreground: ForegroundRuns, command: CommandSpec, shown: Shown) -> 
 
 def run_in_workspace(foreground: ForegroundRuns, command: CommandSpec, checkout: WorkspaceOptions, shown: Shown) -> int:
     """Run in a new workspace of a commit and a patch, which is released at the end; returns the exit status."""
+    from debug_server.service.foreground import RunRequest
+
     request = RunRequest(command=command, patch=checkout.patch, artifacts=checkout.artifacts)
     foreground.check(request)
     foreground.recover()
@@ -226,6 +233,7 @@ def run_command_line(
         signal.signal(number, _interrupt)
     try:
         with open_local() as local:
+            local.start_keepers()
             if checkout is None:
                 return run_here(local.foreground, command, shown)
             return run_in_workspace(local.foreground, command, checkout, shown)

@@ -19,29 +19,39 @@ from debug_server.surfaces.cli.words import listed, patch_bytes
 
 app = typer.Typer(add_completion=False)
 
+_PANEL = "Workspace"
+
 
 @app.command(context_settings={"allow_interspersed_args": False})  # what follows the program is the program's
 @with_limits
 def run(
     context: typer.Context,
     argv: Annotated[list[str], typer.Argument(metavar="-- CMD [ARG]...", help="the program and its arguments")],
-    limit_options: LimitOptions = NO_LIMITS,
-    require: Require = None,
     env: Variables = None,
     secret: Secrets = None,
     repo: Annotated[
         str | None,
         typer.Option(
-            "--repo", "--repository", metavar="REMOTE", help="run in a workspace of this git URL or path, not here"
+            "--repo",
+            "--repository",
+            metavar="REMOTE",
+            help="run in a workspace of this git URL or path, not here",
+            rich_help_panel=_PANEL,
         ),
     ] = None,
-    commit: Annotated[str | None, typer.Option(help="branch, tag or commit of --repo; HEAD if not given")] = None,
-    patch: Annotated[Path | None, typer.Option(help="a patch to apply to the workspace")] = None,
+    commit: Annotated[
+        str | None, typer.Option(help="branch, tag or commit; default: HEAD", rich_help_panel=_PANEL)
+    ] = None,
+    patch: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="a patch to apply; - is stdin", rich_help_panel=_PANEL)
+    ] = None,
     manifest: Manifests = None,
     python: Python = None,
     extra: Extras = None,
     group: Groups = None,
-    artifact: Annotated[list[str] | None, typer.Option(help="a glob of files to keep; may be repeated")] = None,
+    artifact: Annotated[
+        list[str] | None, typer.Option(metavar="GLOB", help="files to keep; may be repeated", rich_help_panel=_PANEL)
+    ] = None,
     cwd: Annotated[
         Path | None, typer.Option(help="the folder to run in; with --repo, inside the workspace", metavar="FOLDER")
     ] = None,
@@ -49,10 +59,17 @@ def run(
     stdin: Annotated[
         bool, typer.Option("--stdin", "-i", help="pass your stdin on, also from a terminal; a pipe always is")
     ] = False,
-    config: Annotated[Path | None, typer.Option(help="a settings file; default: config/runner.toml")] = None,
+    config: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="a settings file; default: config/runner.toml")
+    ] = None,
     quiet: Annotated[bool, typer.Option("--quiet", help="do not print how the command ended")] = False,
+    limit_options: LimitOptions = NO_LIMITS,
+    require: Require = None,
 ) -> None:
-    """Run a command on this machine. Output and exit status are the command's."""
+    """Run a command on this machine. Output and exit status are the command's.
+
+    Example: debug-server run --timeout 15m -- pytest -q
+    """
     shown = Shown(quiet=quiet, as_json=invocation(context).as_json)
     try:
         command = command_spec(

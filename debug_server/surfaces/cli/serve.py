@@ -26,7 +26,7 @@ def serve(
     config: Annotated[Path | None, typer.Option(help="a settings file; default: config/runner.toml")] = None,
     log_level: Annotated[str, typer.Option(help="DEBUG, INFO, WARNING or ERROR")] = "INFO",
 ) -> None:
-    """Serve HTTP, WebSockets and gRPC until SIGTERM; running commands continue under their keepers."""
+    """Serve HTTP, WebSockets and gRPC until SIGTERM. Running commands continue, and the next server takes them over."""
     status = invocation(context).programs.serve(
         host=host,
         port=port,

@@ -54,19 +54,26 @@ COLUMNS: list[Column] = [
 @app.command()
 def create(
     context: typer.Context,
-    commit: Annotated[str, typer.Option(help="branch, tag or commit")],
+    commit: Annotated[str, typer.Option(help="branch, tag or commit")] = "HEAD",
     repository: Repository = None,
-    patch: Annotated[Path | None, typer.Option(help="a patch to apply; - is stdin")] = None,
-    command: Annotated[list[str] | None, typer.Option(help="a shell command line to run; may be repeated")] = None,
+    patch: Annotated[Path | None, typer.Option(metavar="FILE", help="a patch to apply; - is stdin")] = None,
+    command: Annotated[
+        list[str] | None, typer.Option(metavar="LINE", help="a line for the shell to run; may be repeated")
+    ] = None,
     metadata: Annotated[list[str] | None, typer.Option(help="KEY=VALUE; may be repeated")] = None,
     manifest: Manifests = None,
     python: Python = None,
     extra: Extras = None,
     group: Groups = None,
-    expires_in: Annotated[str | None, typer.Option(help="close the session after this time, such as 2h")] = None,
+    expires_in: Annotated[
+        str | None, typer.Option(metavar="TIME", help="close the session after this time, such as 2h")
+    ] = None,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="print output until all commands have ended")] = False,
 ) -> None:
-    """Open a session and queue commands in it. With --follow, exit with the first status that is not 0."""
+    """Open a session and queue commands in it. With --follow, exit with the first status that is not 0.
+
+    Example: debug-server session create --command "make build" --command "make test" --follow
+    """
     call = invocation(context)
     with call.backend() as backend:
         known = chosen_repository(backend, repository)

@@ -33,7 +33,7 @@ def create(
         list[str] | None,
         typer.Option(help="admin, sessions:read, sessions:write, commands:write, artifacts:read; may be repeated"),
     ] = None,
-    expires_in: Annotated[str | None, typer.Option(help="how long it is valid, such as 30d")] = None,
+    expires_in: Annotated[str | None, typer.Option(metavar="TIME", help="how long it is valid, such as 30d")] = None,
     quota: Annotated[
         list[str] | None, typer.Option(help="sessions=N, commands=N or requests_per_second=N; may be repeated")
     ] = None,

@@ -38,7 +38,7 @@ def list_all(context: typer.Context, limit: Limit = DEFAULT_LIMIT, every: All = 
 
 @app.command()
 def restart(context: typer.Context, worker: Name, instance: Instance = None) -> None:
-    """Drain a worker and replace its process; a stopped worker starts at once."""
+    """Let a worker finish its requests, then replace its process; a stopped worker starts at once."""
     _show(context, calls.restart_worker(worker, instance=instance))
 
 
@@ -50,7 +50,7 @@ def reset(context: typer.Context, worker: Name, instance: Instance = None) -> No
 
 @app.command()
 def stop(context: typer.Context, worker: Name, instance: Instance = None) -> None:
-    """Drain a worker and stop it until it is restarted or reset."""
+    """Let a worker finish its requests, then stop it until it is restarted or reset."""
     _show(context, calls.stop_worker(worker, instance=instance))
 
 

@@ -13,6 +13,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, PlainTextResponse, Response
 from starlette.routing import Mount, Route, WebSocketRoute
+from starlette.types import ASGIApp
 
 from debug_server.messages import OPERATIONS, ROUTES
 from debug_server.messages.routes import Route as TableRoute
@@ -33,6 +34,7 @@ from debug_server.surfaces.http.html_pages import SECURITY_HEADERS, front_page, 
 from debug_server.surfaces.http.logs import LogEndpoints
 from debug_server.surfaces.http.middleware import RequestMiddleware
 from debug_server.surfaces.http.refusals import routing_error_response
+from debug_server.surfaces.http.route_table import ApiRoute, RouteTable
 from debug_server.surfaces.http.sockets import SocketEndpoints
 from debug_server.surfaces.http.streaming import OpenStreams, SharedBytes
 
@@ -52,15 +54,33 @@ class HttpApp(Starlette):
     """An application with its open streams, its parts and an OpenAPI document."""
 
     def __init__(
-        self, *, settings: HttpSettings, streams: OpenStreams, parts: Sequence[Part], lifespan: Lifespan | None
+        self,
+        *,
+        settings: HttpSettings,
+        streams: OpenStreams,
+        parts: Sequence[Part],
+        lifespan: Lifespan | None,
+        draining: Callable[[], bool],
     ) -> None:
         super().__init__(lifespan=lifespan, exception_handlers={HTTPException: routing_error_response})
+        self._draining = draining
+        self.table = RouteTable()
         self.streams = streams
         self.parts = parts
         self._settings = settings
         self._document: dict[str, Any] | None = None
         self._encoded: bytes | None = None
         self._reference: bytes | None = None
+
+    def build_middleware_stack(self) -> ASGIApp:
+        """Our middleware around everything; requests that the table knows do not pass through Starlette's."""
+        return RequestMiddleware(super().build_middleware_stack(), find=self.table.find, draining=self._draining)
+
+    def add_api_route(self, row: TableRoute, endpoint: Endpoint) -> None:
+        """Serve a route of the table."""
+        route = ApiRoute(row, endpoint)
+        self.router.routes.append(route)
+        self.table.add(route)
 
     def openapi(self) -> dict[str, Any]:
         """The OpenAPI document, created on first use."""
@@ -103,8 +123,13 @@ def create_http_app(
 ) -> HttpApp:
     """Create the application; ``app.streams.leave()`` ends its open streams."""
     settings = settings or HttpSettings()
-    app = HttpApp(settings=settings, streams=OpenStreams(service.followers), parts=parts, lifespan=lifespan)
-    app.add_middleware(RequestMiddleware, draining=lambda: service.draining)
+    app = HttpApp(
+        settings=settings,
+        streams=OpenStreams(service.followers),
+        parts=parts,
+        lifespan=lifespan,
+        draining=lambda: service.draining,
+    )
     probing: dict[str, Endpoint] = {
         "/health": probes.health,
         "/livez": probes.alive(parts),
@@ -138,18 +163,11 @@ def _add_api(app: HttpApp, service: Service, heartbeat_seconds: float, probing: 
     }
     for operation in OPERATIONS.values():
         if operation.name not in specials and operation.route.path not in probing:
-            app.router.routes.append(ApiRoute(operation.route, operation_endpoint(service, operation)))
+            app.add_api_route(operation.route, operation_endpoint(service, operation))
     for name, endpoint in specials.items():
-        app.router.routes.append(ApiRoute(ROUTES[name], endpoint))
+        app.add_api_route(ROUTES[name], endpoint)
     for path, socket in SocketEndpoints(service=service, streams=streams).routes().items():
         app.router.routes.append(WebSocketRoute(path, socket))
-
-
-class ApiRoute(Route):
-    """A route of the table."""
-
-    def __init__(self, row: TableRoute, endpoint: Endpoint) -> None:
-        super().__init__(row.path, with_error_responses(endpoint), methods=[row.method])
 
 
 async def _document(request: Request) -> Response:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator, AsyncIterator
-from contextlib import aclosing, asynccontextmanager
+from collections.abc import AsyncGenerator, Iterator
+from contextlib import aclosing, contextmanager
 from dataclasses import dataclass
 
 from starlette.requests import ClientDisconnect, Request
@@ -24,6 +24,7 @@ from debug_server.surfaces.http.logs import sse
 from debug_server.surfaces.http.streaming import OpenStreams, Stream, with_heartbeats
 
 _OPERATION = OPERATIONS["exec_command"]
+_WATCH_SECONDS = 0.05
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,7 +43,7 @@ class ExecEndpoints:
         key = request.headers.get(KEY_HEADER)
         if SSE in request.headers.get("accept", ""):
             return await self._stream(caller, message, key)
-        async with _cancelled_if_disconnected(request):
+        with _cancelled_if_disconnected(request):
             reply = await self.service.perform(caller, _OPERATION, message, key)
         return endpoints.encoded(reply)
 
@@ -57,26 +58,37 @@ class ExecEndpoints:
         return {"exec_command": self.run, "exec_in_session": self.run}
 
 
-@asynccontextmanager
-async def _cancelled_if_disconnected(request: Request) -> AsyncIterator[None]:
-    """End the block with ClientDisconnect as soon as the client disconnects."""
+@contextmanager
+def _cancelled_if_disconnected(request: Request) -> Iterator[None]:
+    """End the block with ClientDisconnect when the client disconnects.
+
+    Looked for after a moment only: most commands have ended by then, and a task for each would cost 0.05 ms.
+    """
     serving = asyncio.current_task()
     assert serving is not None
+    watcher: asyncio.Task[None] | None = None
 
     async def departure() -> None:
         while (await request.receive())["type"] != "http.disconnect":
             pass
         serving.cancel()
 
-    watcher = asyncio.get_running_loop().create_task(departure())
+    def watch() -> None:
+        nonlocal watcher
+        watcher = loop.create_task(departure())
+
+    loop = asyncio.get_running_loop()
+    later = loop.call_later(_WATCH_SECONDS, watch)
     try:
         yield
     except asyncio.CancelledError:
-        if watcher.done() and not watcher.cancelled() and serving.uncancel() == 0:
+        if watcher is not None and watcher.done() and not watcher.cancelled() and serving.uncancel() == 0:
             raise ClientDisconnect from None
         raise
     finally:
-        watcher.cancel()
+        later.cancel()
+        if watcher is not None:
+            watcher.cancel()
 
 
 async def _events(

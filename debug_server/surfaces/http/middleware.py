@@ -39,8 +39,10 @@ def record_in(scope: Scope) -> audit.Record:
 class RequestMiddleware:
     """ASGI middleware around all routes."""
 
-    def __init__(self, app: ASGIApp, *, draining: Callable[[], bool]) -> None:
+    def __init__(self, app: ASGIApp, *, find: Callable[[Scope], ASGIApp | None], draining: Callable[[], bool]) -> None:
+        """``find`` returns the application of a request; None: ``app`` serves it."""
         self._app = app
+        self._find = find
         self._draining = draining
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -60,7 +62,7 @@ class RequestMiddleware:
             if scope["type"] == "http" and not own_shape and (error := self._refused(scope)):
                 await error_response(error)(scope, messages.receive, messages.send)
             else:
-                await self._app(scope, messages.receive, messages.send)
+                await (self._find(scope) or self._app)(scope, messages.receive, messages.send)
         except (ClientDisconnect, WebSocketDisconnect):
             record.status = _CLIENT_LEFT
         except DebugServerError as error:  # during a stream: the connection is cut, so that the client resumes

@@ -22,6 +22,7 @@ from debug_server.surfaces.mcp.calls import as_mcp
 from debug_server.surfaces.mcp.http import PATH
 from debug_server.surfaces.mcp.refusal import failed
 from debug_server.surfaces.mcp.server import INSTRUCTIONS
+from debug_server.surfaces.mcp.toolsets import PARAMETER, Toolsets, listed
 
 T = TypeVar("T")
 _TIMEOUT = httpx2.Timeout(30.0, read=3660.0)  # a tool may wait for an hour
@@ -31,7 +32,9 @@ _RETRY_SECONDS = 2.0
 class Bridge(MCPServer[Any]):
     """The tools and resources of one server. Each request has its own connection, so the server may restart."""
 
-    def __init__(self, base_url: str, token: str | None, *, verify_tls: bool, server_uid: int | None = None) -> None:
+    def __init__(
+        self, base_url: str, token: str | None, *, verify_tls: bool, server_uid: int | None, toolsets: Toolsets
+    ) -> None:
         super().__init__(
             "debug-server",
             title="Debug Server",
@@ -41,6 +44,7 @@ class Bridge(MCPServer[Any]):
             subscriptions=False,
         )
         self._base_url = base_url.rstrip("/")
+        self._url = f"{self._base_url}{PATH}?{PARAMETER}={listed(toolsets)}"
         self._headers = {} if token is None else {"Authorization": f"Bearer {token}"}
         self._verify_tls = verify_tls
         self._trusted = TrustedServerUser(uid=server_uid)
@@ -96,7 +100,7 @@ class Bridge(MCPServer[Any]):
                 headers=self._headers, verify=self._verify_tls, timeout=_TIMEOUT, event_hooks={"request": hooks}
             ) as http:
                 # The server bounds its answers itself.
-                transport = streamable_http_client(self._base_url + PATH, http_client=http, max_sse_event_size=None)
+                transport = streamable_http_client(self._url, http_client=http, max_sse_event_size=None)
                 async with Client(transport) as client:
                     return await work(client)
         except (MCPError, httpx2.HTTPError, OSError) as error:
@@ -123,6 +127,9 @@ def _contents(item: types.TextResourceContents | types.BlobResourceContents) -> 
     return ReadResourceContents(content=data, mime_type=item.mime_type, meta=item.meta)
 
 
-def run_bridge(base_url: str, token: str | None, *, verify_tls: bool, server_uid: int | None) -> None:
+def run_bridge(
+    base_url: str, token: str | None, *, verify_tls: bool, server_uid: int | None, toolsets: Toolsets
+) -> None:
     """Serve whoever started this process, over its stdin and stdout, until stdin ends."""
-    asyncio.run(Bridge(base_url, token, verify_tls=verify_tls, server_uid=server_uid).run_stdio_async())
+    bridge = Bridge(base_url, token, verify_tls=verify_tls, server_uid=server_uid, toolsets=toolsets)
+    asyncio.run(bridge.run_stdio_async())

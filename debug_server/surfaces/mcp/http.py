@@ -19,6 +19,7 @@ from debug_server.service import Service, audit, mapping_of
 from debug_server.service.caller import bearer_token
 from debug_server.surfaces.mcp.admission import admit
 from debug_server.surfaces.mcp.refusal import told
+from debug_server.surfaces.mcp.toolsets import toolsets_of_query
 
 if TYPE_CHECKING:
     from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
@@ -72,12 +73,13 @@ class McpHttp:
         """One request."""
         try:
             caller = await self._service.authenticate(bearer_token(Headers(scope=scope).get("authorization")))
+            toolsets = toolsets_of_query(scope["query_string"])
             manager = await self._ready()
             receive = await _received(scope, receive)
         except DebugServerError as error:
             await _refusal(error)(scope, receive, send)
             return
-        await manager.handle_request(admit(scope, caller, audit.request_id()), receive, send)
+        await manager.handle_request(admit(scope, caller, audit.request_id(), toolsets), receive, send)
 
     async def _ready(self) -> StreamableHTTPSessionManager:
         self._wanted.set()

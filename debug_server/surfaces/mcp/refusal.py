@@ -10,7 +10,9 @@ from debug_server.service import mapping_of
 if TYPE_CHECKING:
     from mcp.types import CallToolResult
 
-ERROR_KEY = "debug-server/error"  # in a failed result's _meta
+# In a result's _meta.
+ERROR_KEY = "debug-server/error"
+REPLY_KEY = "debug-server/reply"
 
 
 def told(error: DebugServerError) -> dict[str, Any]:
@@ -19,10 +21,7 @@ def told(error: DebugServerError) -> dict[str, Any]:
 
 
 def failed(error: DebugServerError) -> CallToolResult:
-    """A failed tool's result: message and code as text for the model, and in ``_meta`` for programs.
-
-    It has no structured content, because clients check that against the tool's output schema even if the tool failed.
-    """
+    """A failed tool's result: message and code as text for the model, and in ``_meta`` for programs."""
     from mcp.types import CallToolResult, TextContent
 
     data = _data(error)

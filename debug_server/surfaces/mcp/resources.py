@@ -95,14 +95,13 @@ async def read(call: Call, uri: str) -> ReadResourceContents:
 
 
 def links(reply: m.Reply) -> list[types.ResourceLink]:
-    """Links to the logs and artifacts of a reply."""
-    found = []
-    command = reply if isinstance(reply, m.CommandReply) else getattr(reply, "command", None)
-    if isinstance(command, m.CommandReply):
-        uri = f"debug-server://commands/{command.id}/log"
-        found.append(types.ResourceLink(uri=uri, name=f"log of command {command.id}", mime_type="text/plain"))
-    artifacts = reply.items if isinstance(reply, m.ArtifactList) else getattr(reply, "artifacts", [])
-    for item in artifacts:
-        uri = f"debug-server://sessions/{item.session_id}/artifacts/{item.id}"
-        found.append(types.ResourceLink(uri=uri, name=item.name, mime_type=item.content_type, size=item.size))
-    return found
+    """Links to the artifacts of a list."""
+    return [
+        types.ResourceLink(
+            uri=f"debug-server://sessions/{item.session_id}/artifacts/{item.id}",
+            name=item.name,
+            mime_type=item.content_type,
+            size=item.size,
+        )
+        for item in (reply.items if isinstance(reply, m.ArtifactList) else ())
+    ]

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from functools import singledispatch
 
 from debug_server import messages as m
-from debug_server.surfaces.mcp.messages import ArtifactPart, CommandDigest, RunAnswer, SessionLogs
+from debug_server.surfaces.mcp.messages import ArtifactPart, CommandDigest, DiffPart, RunAnswer, SessionLogs
 
-_SHOWN_ITEMS = 50
-_SHOWN_CHARACTERS = 1 << 15
+_SHOWN_WORDS = 200
+_EXITED = ("exited", "nonzero_exit")  # the exit code says as much
 
 
 @singledispatch
@@ -32,17 +33,28 @@ def _repository(reply: m.RepositoryReply) -> str:
 def _session(reply: m.SessionReply) -> str:
     commit = (reply.commit_sha or "")[:12]
     patch = " with a patch" if reply.patch_hash else ""
-    return f"session {reply.id}: {reply.status}, commit {commit}{patch}"
+    more = f", metadata {json.dumps(reply.metadata, ensure_ascii=False)}" if reply.metadata else ""
+    return f"session {reply.id}: {reply.status}, commit {commit}{patch}{more}"
 
 
 @text_of.register
 def _command(reply: m.CommandReply) -> str:
     argv = " ".join(reply.command)
-    how = f", exit code {reply.exit_code}" if reply.exit_code is not None else ""
-    why = f" ({reply.exit_reason})" if reply.exit_reason else ""
-    words = argv if len(argv) <= 200 else argv[:199] + "…"
-    state = f"{reply.status}{how}{why}, {reply.log_bytes} bytes of log"
+    words = argv if len(argv) <= _SHOWN_WORDS else argv[: _SHOWN_WORDS - 1] + "…"
+    waits = f", waits for command {', '.join(map(str, reply.waits_for))}" if reply.waits_for else ""
+    state = f"{reply.status}{_end(reply)}{waits}, {reply.log_bytes} bytes of log"
     return f"command {reply.id} of session {reply.session_id}: {state}: {words}"
+
+
+def _end(reply: m.CommandReply) -> str:
+    """How it ended, and after how long."""
+    if reply.exit is None:
+        return ""
+    code = f", exit code {reply.exit_code}" if reply.exit_code is not None else ""
+    told = reply.exit_reason in _EXITED
+    why = "" if told or reply.exit_reason == reply.status else f", {reply.exit_reason}"
+    message = f" ({reply.exit['message']})" if not told and reply.exit.get("message") else ""
+    return f"{code}{why}{message}, {reply.exit.get('wall_seconds', 0):.1f} s"
 
 
 @text_of.register
@@ -55,30 +67,30 @@ def _artifact(reply: m.ArtifactReply) -> str:
 def _event(reply: m.EventReply) -> str:
     about = f" session {reply.session_id}" if reply.session_id else ""
     about += f" command {reply.command_id}" if reply.command_id else ""
-    return f"{reply.seq}: {reply.kind}{about}"
+    about += f" {reply.subject}" if reply.subject else ""
+    return f"{reply.seq}: {reply.kind}{about} {json.dumps(reply.data, ensure_ascii=False)}"
 
 
 @text_of.register(m.RepositoryList)
 @text_of.register(m.SessionList)
 @text_of.register(m.CommandList)
+@text_of.register(m.FoundCommandList)
 @text_of.register(m.ArtifactList)
 @text_of.register(m.EventList)
 def _list(reply: m.RepositoryList | m.SessionList | m.CommandList | m.ArtifactList | m.EventList) -> str:
     items: Sequence[m.Reply] = reply.items
-    lines = [text_of(item) for item in items[:_SHOWN_ITEMS]]
-    if len(items) > _SHOWN_ITEMS:
-        lines.append(f"… and {len(items) - _SHOWN_ITEMS} more in the structured content")
-    next_after = getattr(reply, "next_after", None)
-    if next_after is not None and items:
-        lines.append(f"next page: after={next_after}")
+    lines = [text_of(item) for item in items]
+    if items and reply.next_after is not None:
+        lines.append(f"next page: after={reply.next_after}")
     return "\n".join(lines) or "none"
 
 
 @text_of.register
-def _diff(reply: m.SessionDiff) -> str:
-    if len(reply.patch) > _SHOWN_CHARACTERS:
-        return f"{reply.patch[:_SHOWN_CHARACTERS]}\n… the structured content has all {len(reply.patch)} characters"
-    return reply.patch or f"session {reply.session_id} has no changes"
+def _diff(reply: DiffPart) -> str:
+    more = f"\n[continue with offset={reply.next_offset}]" if reply.next_offset is not None else ""
+    if not reply.exact:
+        more += "\n[bytes that are no UTF-8 were replaced: debug-server session diff has them]"
+    return (reply.text or f"session {reply.session_id} has no changes") + more
 
 
 @text_of.register
@@ -100,15 +112,15 @@ def _match(item: m.LogMatch) -> str:
 
 @text_of.register
 def _part(reply: ArtifactPart) -> str:
-    data = reply.data if reply.encoding == "utf-8" else f"({len(reply.data)} characters of base64, see `data`)"
+    encoding = "" if reply.encoding == "utf-8" else f"[{reply.encoding}]\n"
     more = f"\n[continue with offset={reply.next_offset}]" if reply.next_offset is not None else ""
-    return data + more
+    return encoding + reply.data + more
 
 
 @text_of.register
 def _digested(reply: CommandDigest) -> str:
     head = text_of(reply.command)
-    if reply.command.finished_at is None:
+    if not reply.command.ended:
         head += f"\nIt has not ended: call wait_command with command_id={reply.command.id}, or cancel_command."
     if reply.digest is None:
         return head + "\nThe log is not shown: the token lacks sessions:read or artifacts:read."
@@ -117,7 +129,7 @@ def _digested(reply: CommandDigest) -> str:
 
 @text_of.register
 def _run(reply: RunAnswer) -> str:
-    return "\n".join([_digested(reply), *(text_of(item) for item in reply.artifacts[:_SHOWN_ITEMS])])
+    return "\n".join([_digested(reply), *(text_of(item) for item in reply.artifacts if item.kind != "log")])
 
 
 @text_of.register

@@ -2,29 +2,28 @@
 
 from __future__ import annotations
 
-from collections import deque
+import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from mcp import types
 
 from debug_server import messages as m
-from debug_server.messages import OPERATIONS
+from debug_server.messages import ADMIN, OPERATIONS
+from debug_server.service import Caller
 from debug_server.surfaces.mcp import messages as t
 from debug_server.surfaces.mcp.artifacts import read_part
 from debug_server.surfaces.mcp.calls import Call
 from debug_server.surfaces.mcp.logs import digest, watch
+from debug_server.surfaces.mcp.schemas import input_schema
+from debug_server.surfaces.mcp.toolsets import Toolset
 
+R = TypeVar("R", bound=m.Request)
 Handler = Callable[[Call, Any], Awaitable[m.Reply]]
 IDEMPOTENCY_KEY = "idempotency_key"
-_PAGE = 1000
-_KEY_SCHEMA = {
-    "type": "string",
-    "minLength": 1,
-    "maxLength": 255,
-    "description": "A repeated call with the same key is not performed again; it returns the first reply.",
-}
+_FIRST_WAIT_SECONDS = 1.0  # a command that ends sooner needs no progress
+_KEY_SCHEMA = {"type": "string", "description": "A repeated call with the same key is performed once."}
 
 OPERATIONS_WITHOUT_TOOL = {
     "read_log": "a model reads text: the tool read_log is read_log_text, which has the bytes as base64, too",
@@ -35,56 +34,56 @@ OPERATIONS_WITHOUT_TOOL = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tool:
-    """One tool; ``operation`` is None for a tool that only combines others."""
+    """One tool."""
 
     name: str
     description: str
     request: type[m.Request]
-    reply: type[m.Reply]
     run: Handler
-    operation: str | None = None
+    operations: tuple[str, ...]  # the caller needs the scopes of all of them
+    toolset: Toolset
     read_only: bool = False
-    destructive: bool = False
+    destructive: bool = False  # may destroy something, or runs what may
+    idempotent: bool = False  # a repetition has no further effect
+    open_world: bool = False  # reaches what is outside of the server: programs, networks
     takes_key: bool = False
+    unlisted: frozenset[str] = frozenset()  # arguments that are taken, but too rare to be listed
 
     def described(self) -> types.Tool:
-        """The tool as the protocol lists it, with the schemas of its messages."""
-        schema = self.request.model_json_schema()
-        if self.takes_key:
-            schema["properties"] = {**schema.get("properties", {}), IDEMPOTENCY_KEY: _KEY_SCHEMA}
+        """The tool as the protocol lists it. It has no output schema: the answer is text."""
+        schema = input_schema(self.request)
+        properties = {**schema["properties"], **({IDEMPOTENCY_KEY: _KEY_SCHEMA} if self.takes_key else {})}
+        schema["properties"] = {name: value for name, value in properties.items() if name not in self.unlisted}
         return types.Tool(
-            name=self.name,
-            description=self.description,
-            input_schema=_brief({"properties": {}, **schema}),
-            output_schema=_brief(self.reply.model_json_schema(mode="serialization")),
-            annotations=types.ToolAnnotations(
-                read_only_hint=self.read_only,
-                destructive_hint=self.destructive,
-                idempotent_hint=self.read_only
-                or (self.operation is not None and OPERATIONS[self.operation].idempotent),
-                open_world_hint=False,
-            ),
+            name=self.name, description=self.description, input_schema=schema, annotations=self._annotations()
         )
 
+    def _annotations(self) -> types.ToolAnnotations:
+        if self.read_only:  # the protocol gives the other two hints no meaning then
+            return types.ToolAnnotations(read_only_hint=True, open_world_hint=self.open_world)
+        return types.ToolAnnotations(
+            read_only_hint=False,
+            destructive_hint=self.destructive,
+            idempotent_hint=self.idempotent,
+            open_world_hint=self.open_world,
+        )
 
-def _brief(schema: Any) -> Any:
-    """Remove the titles, which repeat the names: a model reads all schemas before its first call."""
-    if isinstance(schema, list):
-        return [_brief(item) for item in schema]
-    if not isinstance(schema, dict):
-        return schema
-    return {key: _brief(value) for key, value in schema.items() if key != "title" or not isinstance(value, str)}
+    def is_allowed(self, caller: Caller) -> bool:
+        """Whether the caller has the scopes that it needs."""
+        return all(caller.holds(OPERATIONS[name].scopes or ()) for name in self.operations)
 
 
 async def _run(call: Call, request: t.RunArguments) -> m.Reply:
-    started = await call.perform("start_run", _narrowed(m.StartRun, request))
-    assert isinstance(started, m.RunReply)
-    if not call.may_read_logs():
-        return t.RunAnswer(command=started.command, digest=None, session_id=started.session.id, artifacts=[])
-    command = await watch(call, started.command.id, request.wait_seconds)
+    executed = _narrowed(m.ExecCommand, request)
+    executed = executed.model_copy(update={"wait": min(_FIRST_WAIT_SECONDS, request.wait_seconds), "output_bytes": 0})
+    began = time.monotonic()
+    started = await call.perform("exec_command", executed)
+    assert isinstance(started, m.ExecReply)
+    command = await watch(call, started.command_id, request.wait_seconds - (time.monotonic() - began))
     found = await digest(call, command.id, request.max_tokens)
     listed = await call.service.artifacts.page(call.caller, m.SessionListRequest(session_id=command.session_id))
-    return t.RunAnswer(command=command, digest=found, session_id=command.session_id, artifacts=listed.items)
+    kept = [item for item in listed.items if item.command_id == command.id]
+    return t.RunAnswer(command=command, digest=found, session_id=command.session_id, artifacts=kept)
 
 
 async def _wait(call: Call, request: t.WaitArguments) -> m.Reply:
@@ -101,24 +100,26 @@ async def _log_digest(call: Call, request: m.DigestLog) -> m.Reply:
 
 async def _session_logs(call: Call, request: t.SessionLogsArguments) -> m.Reply:
     call.require("digest_log", "list_commands")
-    last: deque[m.CommandReply] = deque(maxlen=request.limit)
-    after: int | None = 0
-    while after is not None:
-        page = m.SessionListRequest(session_id=request.session_id, after=after, limit=_PAGE)
-        listed = await call.service.commands.page(call.caller, page)
-        last.extend(listed.items)
-        after = listed.next_after
+    newest = m.SessionListRequest(session_id=request.session_id, limit=request.limit, order="newest")
+    listed = await call.service.commands.page(call.caller, newest)
     return t.SessionLogs(
         items=[
             t.CommandDigest(command=command, digest=await digest(call, command.id, request.max_tokens))
-            for command in last
+            for command in reversed(listed.items)
         ]
     )
 
 
-def _narrowed(kind: type[m.Request], request: m.Request) -> m.Request:
+async def _diff(call: Call, request: t.DiffArguments) -> m.Reply:
+    diff = await call.perform("diff_session", m.SessionRef(session_id=request.session_id))
+    assert isinstance(diff, m.SessionDiff)
+    return t.DiffPart.of(diff, request)
+
+
+def _narrowed(kind: type[R], request: m.Request) -> R:
     """The fields of the operation's request among a tool's arguments."""
-    return kind.model_construct(**{name: getattr(request, name) for name in kind.model_fields})
+    given = {name: getattr(request, name) for name in kind.model_fields}
+    return kind.model_construct(_fields_set=request.model_fields_set & given.keys(), **given)
 
 
 def _operation_handler(operation: str) -> Handler:
@@ -128,106 +129,115 @@ def _operation_handler(operation: str) -> Handler:
     return run
 
 
-def _of(operation: str, name: str, *, destructive: bool = False, note: str = "") -> Tool:
+def _default_toolset(operation: str) -> Toolset:
+    """Of a tool that was not assigned to one."""
+    row = OPERATIONS[operation]
+    if ADMIN in (row.scopes or ()):
+        return Toolset.ADMIN
+    noun = row.verb.partition(".")[0]
+    by_noun = {"repositories": Toolset.SESSIONS, "sessions": Toolset.SESSIONS, "artifacts": Toolset.ARTIFACTS}
+    by_noun |= dict.fromkeys(("events", "health", "tokens"), Toolset.EVENTS)
+    return by_noun.get(noun, Toolset.COMMANDS)
+
+
+def _of(operation: str, name: str, *, note: str = "", toolset: Toolset | None = None, **options: Any) -> Tool:
     """A tool that performs one operation."""
     row = OPERATIONS[operation]
+    takes_key = not row.idempotent
     return Tool(
-        name=name,
-        description=f"{row.summary} {note}".strip(),
-        request=row.request,
-        reply=row.reply,
-        run=_operation_handler(operation),
-        operation=operation,
-        read_only=row.route.method == "GET",
-        destructive=destructive,
-        takes_key=not row.idempotent,
+        **{
+            "name": name,
+            "description": f"{row.summary} {note}".strip(),
+            "request": row.request,
+            "run": _operation_handler(operation),
+            "operations": (operation,),
+            "toolset": toolset or _default_toolset(operation),
+            "read_only": row.route.method == "GET",
+            "idempotent": row.idempotent,
+            "takes_key": takes_key,
+            **options,
+        }
     )
 
 
+def _core(operation: str, name: str, **options: Any) -> Tool:
+    return _of(operation, name, toolset=Toolset.CORE, **options)
+
+
+_KEY = frozenset({IDEMPOTENCY_KEY})  # not worth its tokens where a repetition has no further effect
+_RUNS_PROGRAMS: dict[str, Any] = {"destructive": True, "open_world": True}
+
 _ALL = [
-    Tool(
-        name="run",
-        description="Run one command on a commit (and a patch) of a repository: opens a session, runs, closes it, and"
-        " answers with the exit code and a digest of the log. A call that is cut off leaves the command running:"
-        " session_list finds it.",
+    _core(
+        "exec_command",
+        "run",
+        description="Run a command, wait for its end, and get its exit code and a digest of its log. Runs in a session,"
+        " else in a fresh workspace of a repository, else in an empty folder. If the wait ends first, the command"
+        " continues: call wait_command.",
         request=t.RunArguments,
-        reply=t.RunAnswer,
         run=_run,
-        operation="start_run",
-        takes_key=True,
+        unlisted=frozenset({"log_name", "require", "priority", "metadata", *t.NOT_OF_RUN}),
+        **_RUNS_PROGRAMS,
     ),
-    _of("register_repository", "repository_init"),
-    _of("get_repository", "repository_info"),
-    _of("list_repositories", "repository_list"),
-    _of("remove_repository", "repository_remove", destructive=True),
-    _of(
+    _core(
+        "wait_command",
+        "wait_command",
+        description="Wait for a command to end, and get its exit code and a digest of its log.",
+        request=t.WaitArguments,
+        run=_wait,
+    ),
+    _core("cancel_command", "cancel_command", destructive=True),
+    _core("write_stdin", "write_stdin", **_RUNS_PROGRAMS),
+    _core("read_log_text", "read_log"),
+    _core("digest_log", "log_digest", request=m.DigestLog, run=_log_digest),
+    _core("find_commands", "find_commands"),
+    _core(
         "open_session",
         "session_create",
-        note="Several commands can run in it one after the other; close it at the end.",
+        note="Commands run in it one after the other, with `run`; close it at the end.",
+        request=t.SessionCreateArguments,
+        open_world=True,  # fetches the commit, and installs packages
+        unlisted=frozenset({"metadata", "requested_by", "commands"}),
     ),
-    _of("get_session", "session_info"),
-    _of("list_sessions", "session_list"),
-    _of("list_commands", "session_commands"),
+    _core("get_session", "session_info"),
+    _core("list_sessions", "session_list"),
+    _core("list_commands", "session_commands"),
     Tool(
         name="session_logs",
         description="Digests of the logs of a session's last commands.",
         request=t.SessionLogsArguments,
-        reply=t.SessionLogs,
         run=_session_logs,
+        operations=("digest_log", "list_commands"),
+        toolset=Toolset.CORE,
         read_only=True,
     ),
-    _of("debug_session", "session_debug"),
-    _of("diff_session", "session_diff"),
-    _of("reset_session", "session_reset", destructive=True, note="Changes are lost."),
+    _core("diff_session", "session_diff", request=t.DiffArguments, run=_diff),
+    _core("reset_session", "session_reset", note="Changes are lost.", destructive=True, idempotent=True, unlisted=_KEY),
+    _core("close_session", "session_close", note="Changes are lost.", destructive=True),
+    _core("debug_session", "session_debug", **_RUNS_PROGRAMS),
+    _core("register_repository", "repository_init", idempotent=True, open_world=True, unlisted=_KEY),
+    _core("list_repositories", "repository_list"),
     _of("fork_session", "session_fork"),
-    _of("close_session", "session_close", destructive=True),
-    _of("submit_command", "submit_command", note="Returns at once; wait_command waits until it ends."),
+    _of("get_repository", "repository_info"),
+    _of("submit_command", "submit_command", note="Returns at once; wait_command waits for its end.", **_RUNS_PROGRAMS),
+    _of("start_run", "start_run", note="Returns at once; wait_command waits for its end.", **_RUNS_PROGRAMS),
+    _of("rerun_command", "rerun_command", **_RUNS_PROGRAMS),
     _of("get_command", "command_info"),
-    Tool(
-        name="wait_command",
-        description="Wait for a command to end, with progress, and answer with its exit code and a digest of its log.",
-        request=t.WaitArguments,
-        reply=t.CommandDigest,
-        run=_wait,
-        operation="wait_command",
-        read_only=True,
-    ),
-    _of("cancel_command", "cancel_command", destructive=True),
     _of("signal_command", "signal_command", destructive=True),
-    _of("write_stdin", "write_stdin"),
-    _of("read_log_text", "read_log"),
-    Tool(
-        name="log_digest",
-        description="Digest of a log so far: first error, failing tests, tracebacks, repeats, first and last lines.",
-        request=m.DigestLog,
-        reply=t.CommandDigest,
-        run=_log_digest,
-        operation="digest_log",
-        read_only=True,
-    ),
-    _of("list_artifacts", "list_artifacts"),
     _of("get_artifact", "artifact_info"),
-    Tool(
-        name="read_artifact",
+    _of(
+        "get_artifact",
+        "read_artifact",
         description="Bytes of an artifact from an offset, as text or base64.",
         request=t.ReadArtifactArguments,
-        reply=t.ArtifactPart,
         run=read_part,
-        read_only=True,
     ),
-    _of("read_events", "read_events"),
-    _of("list_leases", "list_leases"),
-    _of("list_workers", "list_workers"),
+    _of("remove_repository", "remove_repository", destructive=True),
     _of("restart_worker", "restart_worker", destructive=True),
-    _of("reset_worker", "reset_worker"),
     _of("stop_worker", "stop_worker", destructive=True),
-    _of("create_token", "create_token"),
-    _of("list_tokens", "list_tokens"),
     _of("revoke_token", "revoke_token", destructive=True),
-    _of("who_am_i", "who_am_i"),
-    _of("health", "health"),
 ]
 
-_rendered = {tool.operation for tool in _ALL} | OPERATIONS_WITHOUT_TOOL.keys()
-_ALL += [_of(name, name) for name in OPERATIONS if name not in _rendered]  # the tools with the name of their operation
+_performed = {operation for tool in _ALL for operation in tool.operations} | OPERATIONS_WITHOUT_TOOL.keys()
+_ALL += [_of(name, name) for name in OPERATIONS if name not in _performed]  # the tools with the name of their operation
 TOOLS: dict[str, Tool] = {tool.name: tool for tool in _ALL}

@@ -8,7 +8,7 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp.types import CallToolResult, TextContent
 
 from debug_server.service import ERRORS
-from debug_server.surfaces.mcp.refusal import ERROR_KEY
+from debug_server.surfaces.mcp.refusal import ERROR_KEY, REPLY_KEY
 from tests.running import ROOT
 from tests.worktrees.places import Remote, make_remote
 
@@ -32,11 +32,17 @@ class Http:
 
     port: int
     token: str
+    toolsets: str = "all"
 
     @property
     def url(self) -> str:
-        """Where it listens."""
-        return f"http://127.0.0.1:{self.port}/mcp"
+        """Its address, with the chosen tools."""
+        return f"http://127.0.0.1:{self.port}/mcp?toolsets={self.toolsets}"
+
+
+def toolsets_at(server: Http, names: str) -> Http:
+    """The same server with other toolsets."""
+    return replace(server, toolsets=names)
 
 
 def environment() -> dict[str, str]:
@@ -81,9 +87,10 @@ async def http_client(server: Http, token: str | None = None, mode: str = "auto"
 
 
 @asynccontextmanager
-async def stdio_client(folder: Path, mode: str = "auto") -> AsyncIterator[Client]:
+async def stdio_client(folder: Path, mode: str = "auto", toolsets: str = "all") -> AsyncIterator[Client]:
     """A client of a child that it starts itself."""
-    child = StdioServerParameters(command=COMMAND[0], args=[*COMMAND[1:], "stdio"], env=environment(), cwd=folder)
+    arguments = [*COMMAND[1:], "stdio", toolsets]
+    child = StdioServerParameters(command=COMMAND[0], args=arguments, env=environment(), cwd=folder)
     async with Client(child, mode=mode, read_timeout_seconds=100) as client:
         yield client
 
@@ -105,19 +112,26 @@ class ToolFailed(Exception):
 
 
 async def call(client: Client, tool: str, **arguments: Any) -> dict[str, Any]:
-    """The structured answer of a tool that must succeed."""
+    """The answer of a tool that must succeed, as programs get it."""
     result = await client.call_tool(tool, arguments)
     if result.is_error:
         raise ToolFailed(words(result))
-    assert isinstance(result.structured_content, dict)
-    return result.structured_content
+    return reply_of(result)
+
+
+def reply_of(result: CallToolResult) -> dict[str, Any]:
+    """The answer as programs get it."""
+    assert result.structured_content is None, "clients would show it to the model instead of the text"
+    assert result.meta is not None
+    reply: dict[str, Any] = result.meta[REPLY_KEY]
+    return reply
 
 
 async def refusal(client: Client, tool: str, **arguments: Any) -> dict[str, Any]:
     """What a failed tool says of its error, which the model must be able to read."""
     result = await client.call_tool(tool, arguments)
     assert result.is_error, words(result)
-    assert result.structured_content is None, "it would have to match the tool's output schema"
+    assert result.structured_content is None
     assert result.meta is not None
     told: dict[str, Any] = result.meta[ERROR_KEY]
     assert told["message"] in words(result)

@@ -16,6 +16,7 @@ from debug_server.app import Local
 from debug_server.service import LOCAL
 from debug_server.surfaces.mcp.http import McpHttp
 from debug_server.surfaces.mcp.stdio import run_stdio
+from debug_server.surfaces.mcp.toolsets import ALL, parse_toolsets
 
 
 async def serve_http(local: Local) -> None:
@@ -39,7 +40,7 @@ def main() -> None:
         local.engine.start()
         try:
             if sys.argv[1] == "stdio":
-                run_stdio(local.service)
+                run_stdio(local.service, toolsets=parse_toolsets(sys.argv[2] if len(sys.argv) > 2 else ALL))
             else:
                 asyncio.run(serve_http(local))
         finally:

@@ -24,6 +24,7 @@ from tests.surfaces.mcp.peers import (
     http_client,
     http_server,
     remote,
+    reply_of,
     stdio_client,
     words,
 )
@@ -77,12 +78,12 @@ async def _acceptance(transport: str, mode: str, folder: Path) -> None:
         for item in [session, *forks["items"]]:
             await call(client, "session_close", session_id=item["id"])
         closed = await call(client, "session_info", session_id=session["id"])
-        assert closed["status"] == "cancelled"
+        assert closed["status"] == "completed"
 
 
 async def _artifacts(client: Any, session_id: int) -> None:
     result = await client.call_tool("list_artifacts", {"session_id": session_id})
-    items = {item["name"].rpartition("/")[2]: item for item in result.structured_content["items"]}
+    items = {item["name"].rpartition("/")[2]: item for item in reply_of(result)["items"]}
     assert {"junit.xml", "raw.bin"} <= set(items)
     [log] = [item for item in items.values() if item["kind"] == "log"]
     assert log["size"] == len("hello\n") and f"{log['name']} (6 bytes, log)" in words(result)
@@ -92,7 +93,7 @@ async def _artifacts(client: Any, session_id: int) -> None:
     part = await call(client, "read_artifact", session_id=session_id, artifact_id=raw)
     assert (part["encoding"], base64.b64decode(part["data"])) == ("base64", b"\xff\0")
     links = [item for item in result.content if isinstance(item, ResourceLink)]
-    assert len(links) == len(result.structured_content["items"])
+    assert len(links) == len(reply_of(result)["items"])
     [contents] = (await client.read_resource(f"debug-server://sessions/{session_id}/artifacts/{raw}")).contents
     assert isinstance(contents, BlobResourceContents)
     assert base64.b64decode(contents.blob) == b"\xff\0"
@@ -102,7 +103,7 @@ async def _quotas(client: Any) -> None:
     quotas = {"sessions": 4, "requests_per_second": 2.5}
     made = await call(client, "create_token", name="bounded", quotas=quotas)
     result = await client.call_tool("list_tokens", {})
-    [listed] = [item for item in result.structured_content["items"] if item["id"] == made["id"]]
+    [listed] = [item for item in reply_of(result)["items"] if item["id"] == made["id"]]
     assert made["quotas"] == quotas == listed["quotas"]
     assert json.dumps(quotas, separators=(",", ":")) in words(result)
 
@@ -149,7 +150,7 @@ async def _run_with_progress(transport: str, folder: Path) -> None:
         await call(client, "repository_init", name="sample", remote_url=str(origin.path))
         arguments = {"repository": "sample", "commit_sha": origin.commits[-1], "argv": [*SH, script]}
         result = await client.call_tool("run", arguments, progress_callback=progress)
-        answer = result.structured_content
+        answer = reply_of(result)
         assert answer["command"]["exit_code"] == 1
         [failing] = answer["digest"]["failing"]
         assert failing["id"] == "tests/a.py::test_x"

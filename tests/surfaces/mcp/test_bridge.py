@@ -11,14 +11,16 @@ import pytest
 from mcp import Client, MCPError, StdioServerParameters
 from mcp.types import TextResourceContents
 
-from tests.surfaces.mcp.peers import Http, call, environment, http_client, http_server, refusal, remote, words
+from tests.surfaces.mcp.peers import Http, call, environment, http_client, http_server, refusal, remote, reply_of, words
 
 
 def bridged(server: Http, folder: Path) -> Client:
     """A client of the program, which was told of a server by its variables."""
-    variables = {"DEBUG_SERVER_URL": server.url.removesuffix("/mcp"), "DEBUG_SERVER_TOKEN": server.token}
+    variables = {"DEBUG_SERVER_URL": server.url.partition("/mcp")[0], "DEBUG_SERVER_TOKEN": server.token}
     own = {**environment(), **variables, "DEBUG_SERVER_HOME": str(folder / "home")}
-    child = StdioServerParameters(command=sys.executable, args=["-m", "debug_server", "mcp"], env=own, cwd=folder)
+    child = StdioServerParameters(
+        command=sys.executable, args=["-m", "debug_server", "mcp", "--toolsets", "all"], env=own, cwd=folder
+    )
     return Client(child, read_timeout_seconds=100)
 
 
@@ -47,8 +49,8 @@ async def _scene(there: Path, here: Path) -> None:
             await call(client, "repository_init", name="sample", remote_url=str(origin.path))
             arguments = {"repository": "sample", "commit_sha": "HEAD", "argv": ["cat", "hello.txt"]}
             ran = await client.call_tool("run", arguments, progress_callback=tell)
-            assert ran.structured_content is not None and "hello" in words(ran)
-            number = ran.structured_content["command"]["id"]
+            assert "hello" in words(ran)
+            number = reply_of(ran)["command"]["id"]
             assert any(f"command {number}" in text for text in told)
             (log,) = (await client.read_resource(f"debug-server://commands/{number}/log")).contents
             assert isinstance(log, TextResourceContents) and log.text == "hello\n"

@@ -18,7 +18,7 @@ from debug_server.errors import InvalidInputError
 from debug_server.messages import OPERATIONS
 from debug_server.service import ERRORS
 from debug_server.surfaces.mcp.calls import decoded
-from debug_server.surfaces.mcp.refusal import ERROR_KEY
+from debug_server.surfaces.mcp.refusal import ERROR_KEY, REPLY_KEY
 from debug_server.surfaces.mcp.tools import OPERATIONS_WITHOUT_TOOL, TOOLS
 from tests.surfaces.mcp.peers import (
     COMMAND,
@@ -36,24 +36,16 @@ ACCEPT = {"Accept": "application/json, text/event-stream", "Content-Type": "appl
 
 
 def test_every_operation_has_a_tool() -> None:
-    """Parity: each operation of the table is one tool or an exception with a reason, and no tool names another."""
-    rendered = [tool.operation for tool in TOOLS.values() if tool.operation is not None]
-    assert sorted([*rendered, *OPERATIONS_WITHOUT_TOOL]) == sorted(OPERATIONS)
+    """Parity: each operation of the table has a tool, with all of its arguments, or is an exception with a reason."""
+    performed = {operation for tool in TOOLS.values() for operation in tool.operations}
+    assert performed | OPERATIONS_WITHOUT_TOOL.keys() == OPERATIONS.keys()
+    assert not performed & OPERATIONS_WITHOUT_TOOL.keys()
     for tool in TOOLS.values():
-        if tool.operation is not None:
-            assert set(OPERATIONS[tool.operation].request.model_fields) <= {
+        if len(tool.operations) == 1:
+            assert set(OPERATIONS[tool.operations[0]].request.model_fields) <= {
                 *tool.request.model_fields,
                 *({"timeout"} if tool.name == "wait_command" else ()),
             }
-
-
-def test_input_schemas_are_those_of_the_requests() -> None:
-    """A client sees the bounds that the service checks."""
-    schema = TOOLS["session_create"].described().input_schema
-    assert schema["required"] == ["repository", "commit_sha"]
-    assert schema["additionalProperties"] is False
-    assert "idempotency_key" in schema["properties"]
-    assert "idempotency_key" not in TOOLS["session_info"].described().input_schema["properties"]
 
 
 def test_the_sdk_is_not_loaded_before_it_is_wanted() -> None:
@@ -79,10 +71,10 @@ async def _tokens_and_scopes(folder: Path) -> None:
             writer = await call(admin, "create_token", name="w", scopes=["commands:write", "sessions:write"])
             reader = await call(admin, "create_token", name="r", scopes=["sessions:read", "artifacts:read"])
             async with http_client(server, writer["token"]) as client:
-                ran = await call(client, "run", repository="sample", commit_sha="HEAD", argv=["echo", "secret"])
-                assert ran["digest"] is None
+                assert await _refused(client, "run", repository="sample", argv=["echo", "secret"]) == "forbidden"
+                ran = await call(client, "start_run", repository="sample", argv=["echo", "secret"])
                 assert await _refused(client, "read_log", command_id=ran["command"]["id"]) == "forbidden"
-                assert await _refused(client, "session_logs", session_id=ran["session_id"]) == "forbidden"
+                assert await _refused(client, "session_logs", session_id=ran["session"]["id"]) == "forbidden"
                 assert await _refused(client, "repository_init", name="x", remote_url="/x") == "forbidden"
                 assert (await call(client, "who_am_i"))["name"] == "w"
             async with http_client(server, reader["token"]) as client:
@@ -240,7 +232,7 @@ def test_malformed_messages_over_stdio(tmp_path: Path, nothing_left: None) -> No
             answers.append(json.loads(child.stdout.readline()))
         child.stdin.close()
         assert child.wait(100) == 0
-    assert answers[-1]["result"]["structuredContent"]["name"] == "local"
+    assert answers[-1]["result"]["_meta"][REPLY_KEY]["name"] == "local"
     assert not [item for item in answers if item.get("error", {}).get("code") == -32603]
 
 
