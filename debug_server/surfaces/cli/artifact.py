@@ -11,12 +11,13 @@ import typer
 
 from debug_server.client import calls
 from debug_server.errors import InvalidInputError
+from debug_server.surfaces.cli.commands_app import CommandsApp
 from debug_server.surfaces.cli.invocation import invocation
 from debug_server.surfaces.cli.output import Column, cell, progress
 from debug_server.surfaces.cli.paging import DEFAULT_LIMIT, NEWEST, After, All, Limit, read_part, show_part
 from debug_server.surfaces.cli.session import SessionArgument
 
-app = typer.Typer(no_args_is_help=True, add_completion=False, help="Files kept from commands.")
+app = CommandsApp(no_args_is_help=True, help="Files kept from commands.")
 ArtifactArgument = Annotated[int, typer.Argument(metavar="ARTIFACT", help="the artifact's id")]
 COLUMNS: list[Column] = [
     ("id", lambda row: row.id),

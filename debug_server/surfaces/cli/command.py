@@ -12,6 +12,7 @@ import typer
 
 from debug_server.client import calls
 from debug_server.model.signals import signal_number
+from debug_server.surfaces.cli.commands_app import CommandsApp
 from debug_server.surfaces.cli.environment_options import Extras, Groups, Manifests, Python
 from debug_server.surfaces.cli.following import (
     run_and_follow,
@@ -28,7 +29,7 @@ from debug_server.surfaces.cli.remotes import Repository, chosen_repository, man
 from debug_server.surfaces.cli.variable_options import Secrets, Variables, given_variables
 from debug_server.surfaces.cli.words import duration, listed, patch_text
 
-app = typer.Typer(no_args_is_help=True, add_completion=False, help="Commands in sessions.")
+app = CommandsApp(no_args_is_help=True, help="Commands in sessions.")
 CommandArgument = Annotated[int, typer.Argument(metavar="COMMAND", help="the command's id")]
 Argv = Annotated[list[str], typer.Argument(metavar="-- CMD [ARG]...", help="the program and its arguments")]
 Cwd = Annotated[str | None, typer.Option(metavar="FOLDER", help="the folder to run in, inside the workspace")]

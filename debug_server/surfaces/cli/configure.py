@@ -9,10 +9,11 @@ import typer
 
 from debug_server.client.connection import GRPC_SCHEME, forget_connections, save_server_settings
 from debug_server.errors import InvalidInputError
+from debug_server.surfaces.cli.commands_app import CommandsApp
 from debug_server.surfaces.cli.invocation import invocation
 from debug_server.surfaces.cli.token_input import TokenFileOption, TokenOption, given_token
 
-app = typer.Typer(add_completion=False)
+app = CommandsApp()
 
 
 @app.command()

@@ -7,10 +7,11 @@ from typing import Annotated
 
 import typer
 
+from debug_server.surfaces.cli.commands_app import CommandsApp
 from debug_server.surfaces.cli.invocation import invocation
 from debug_server.surfaces.cli.output import Column, plain, write_line
 
-app = typer.Typer(add_completion=False)
+app = CommandsApp()
 COLUMNS: list[Column] = [
     ("area", lambda item: item.area),
     ("what", lambda item: item.name),

@@ -9,10 +9,11 @@ from typing import Annotated, Any
 import typer
 
 from debug_server.errors import InvalidInputError
+from debug_server.surfaces.cli.commands_app import CommandsApp
 from debug_server.surfaces.cli.invocation import invocation
 from debug_server.surfaces.cli.output import cell, print_notice
 
-app = typer.Typer(add_completion=False)
+app = CommandsApp()
 _NO_RUNNER_STATUS = 1
 _NO_MATCH = "[runner] unknown skipped"
 

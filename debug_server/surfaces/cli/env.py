@@ -6,11 +6,12 @@ from typing import Annotated
 
 import typer
 
+from debug_server.surfaces.cli.commands_app import CommandsApp
 from debug_server.surfaces.cli.invocation import invocation
 from debug_server.surfaces.cli.output import Column, age_text
 from debug_server.surfaces.cli.words import duration, size
 
-app = typer.Typer(no_args_is_help=True, add_completion=False, help="Shared environments on this machine.")
+app = CommandsApp(no_args_is_help=True, help="Shared environments on this machine.")
 COLUMNS: list[Column] = [
     ("key", lambda row: row.key),
     ("builder", lambda row: row.builder),

@@ -10,11 +10,12 @@ import typer
 from debug_server.client import calls
 from debug_server.errors import InvalidInputError
 from debug_server.messages import EventReply
+from debug_server.surfaces.cli.commands_app import CommandsApp
 from debug_server.surfaces.cli.event_stream import show_stream
 from debug_server.surfaces.cli.invocation import invocation
 from debug_server.surfaces.cli.output import Output, cell
 
-app = typer.Typer(add_completion=False)
+app = CommandsApp()
 _PAGE = 100
 
 

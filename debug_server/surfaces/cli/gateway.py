@@ -7,10 +7,11 @@ from typing import Annotated
 
 import typer
 
+from debug_server.surfaces.cli.commands_app import CommandsApp
 from debug_server.surfaces.cli.invocation import invocation
 from debug_server.surfaces.cli.words import Grace, seconds
 
-app = typer.Typer(add_completion=False, no_args_is_help=True)
+app = CommandsApp(no_args_is_help=True)
 
 
 @app.callback()

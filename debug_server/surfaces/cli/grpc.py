@@ -9,12 +9,13 @@ import typer
 from debug_server.errors import ConfigurationError
 from debug_server.service import background
 from debug_server.service.background import ServerFiles
+from debug_server.surfaces.cli.commands_app import CommandsApp
 from debug_server.surfaces.cli.invocation import Invocation, invocation
 
 if TYPE_CHECKING:
     from debug_server.surfaces.cli.output import Output
 
-app = typer.Typer(add_completion=False, no_args_is_help=True, help="The server in the background.")
+app = CommandsApp(no_args_is_help=True, help="The server in the background.")
 _NOT_RUNNING = 1
 
 

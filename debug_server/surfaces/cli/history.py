@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
+from debug_server.surfaces.cli.commands_app import CommandsApp
 from debug_server.surfaces.cli.found_commands import (
     COMMAND,
     ID,
@@ -23,7 +24,7 @@ from debug_server.surfaces.cli.remotes import RepositoryName
 from debug_server.surfaces.cli.words import listed, one_of
 
 _ENDS = ("succeeded", "failed", "cancelled")
-app = typer.Typer(add_completion=False)
+app = CommandsApp()
 
 
 def _reason(row: Any) -> str:

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from debug_server.client import calls
+from debug_server.surfaces.cli.commands_app import CommandsApp
 from debug_server.surfaces.cli.following import tell_what_it_waits_for
 from debug_server.surfaces.cli.invocation import invocation
 from debug_server.surfaces.cli.log_lines import LogFormat, log_for, show
@@ -25,7 +26,7 @@ from debug_server.surfaces.cli.log_views import (
     tail_start,
 )
 
-app = typer.Typer(add_completion=False)
+app = CommandsApp()
 
 
 @app.command()

@@ -6,9 +6,10 @@ from typing import Annotated
 
 import typer
 
+from debug_server.surfaces.cli.commands_app import CommandsApp
 from debug_server.surfaces.cli.invocation import invocation
 
-app = typer.Typer(add_completion=False)
+app = CommandsApp()
 
 
 @app.command()

@@ -7,9 +7,10 @@ from typing import Annotated, Any
 
 import typer
 
+from debug_server.surfaces.cli.commands_app import CommandsApp
 from debug_server.surfaces.cli.invocation import invocation
 
-app = typer.Typer(add_completion=False, no_args_is_help=True, help="The probe and the governor's versions.")
+app = CommandsApp(no_args_is_help=True, help="The probe and the governor's versions.")
 _SECONDS = 5.0
 _SKILL, _DEFAULT_TARGET = "probe.sync", "127.0.0.1:50052"
 

@@ -6,13 +6,14 @@ from typing import Annotated, Any
 
 import typer
 
+from debug_server.surfaces.cli.commands_app import CommandsApp
 from debug_server.surfaces.cli.found_commands import COMMAND, ID, SESSION, STATUS, WHERE, age_of, find, waiting_text
 from debug_server.surfaces.cli.invocation import invocation
 from debug_server.surfaces.cli.output import Column, print_notice
 from debug_server.surfaces.cli.paging import DEFAULT_LIMIT, After, All, Limit, show_part
 from debug_server.surfaces.cli.remotes import RepositoryName
 
-app = typer.Typer(add_completion=False)
+app = CommandsApp()
 
 
 def _reason(row: Any) -> str | None:

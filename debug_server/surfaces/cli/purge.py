@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from debug_server.errors import DebugServerError, InvalidInputError
+from debug_server.surfaces.cli.commands_app import CommandsApp
 from debug_server.surfaces.cli.invocation import invocation
 from debug_server.surfaces.cli.outcome import human_size
 from debug_server.surfaces.cli.output import without_controls, write_line
@@ -17,7 +18,7 @@ from debug_server.surfaces.cli.output import without_controls, write_line
 if TYPE_CHECKING:
     from debug_server.service.data_folder import Survey
 
-app = typer.Typer(add_completion=False)
+app = CommandsApp()
 
 
 @app.command()

@@ -9,13 +9,14 @@ import typer
 
 from debug_server.client import calls
 from debug_server.messages import RepositoryReply
+from debug_server.surfaces.cli.commands_app import CommandsApp
 from debug_server.surfaces.cli.invocation import invocation
 from debug_server.surfaces.cli.output import Column
 from debug_server.surfaces.cli.paging import DEFAULT_LIMIT, NEWEST, After, All, Limit, read_part, show_part
 from debug_server.surfaces.cli.remotes import absolute_remote, name_for
 from debug_server.surfaces.cli.words import json_pairs
 
-app = typer.Typer(no_args_is_help=True, add_completion=False, help="Registered git remotes.")
+app = CommandsApp(no_args_is_help=True, help="Registered git remotes.")
 Name = Annotated[str, typer.Argument(metavar="NAME", help="the repository's name")]
 COLUMNS: list[Column] = [
     ("id", lambda row: row.id),

@@ -7,12 +7,13 @@ from typing import Annotated
 import typer
 
 from debug_server.client import calls
+from debug_server.surfaces.cli.commands_app import CommandsApp
 from debug_server.surfaces.cli.following import run_and_follow
 from debug_server.surfaces.cli.invocation import invocation
 from debug_server.surfaces.cli.output import progress
 from debug_server.surfaces.cli.variable_options import Secrets, Variables, given_variables
 
-app = typer.Typer(add_completion=False)
+app = CommandsApp()
 
 
 @app.command()

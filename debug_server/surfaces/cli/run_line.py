@@ -10,6 +10,7 @@ import typer
 
 from debug_server.errors import DebugServerError, InvalidInputError
 from debug_server.model import EnvironmentPlan
+from debug_server.surfaces.cli.commands_app import CommandsApp
 from debug_server.surfaces.cli.environment_options import Extras, Groups, Manifests, Python, wanted_environment
 from debug_server.surfaces.cli.invocation import invocation
 from debug_server.surfaces.cli.limit_options import NO_LIMITS, LimitOptions, Require, with_limits
@@ -17,7 +18,7 @@ from debug_server.surfaces.cli.run import Shown, WorkspaceOptions, command_spec,
 from debug_server.surfaces.cli.variable_options import Secrets, Variables
 from debug_server.surfaces.cli.words import listed, patch_bytes
 
-app = typer.Typer(add_completion=False)
+app = CommandsApp()
 
 _PANEL = "Workspace"
 

@@ -9,11 +9,12 @@ import typer
 from debug_server.client import calls
 from debug_server.client.connection import save_server_settings
 from debug_server.errors import InvalidInputError
+from debug_server.surfaces.cli.commands_app import CommandsApp
 from debug_server.surfaces.cli.invocation import Invocation, invocation
 from debug_server.surfaces.cli.output import print_notice
 from debug_server.surfaces.cli.remotes import absolute_remote, name_for
 
-app = typer.Typer(no_args_is_help=True, add_completion=False, help="Set up a server for a repository.")
+app = CommandsApp(no_args_is_help=True, help="Set up a server for a repository.")
 
 
 @app.callback()

@@ -15,6 +15,7 @@ from debug_server.client import calls
 from debug_server.client.session_logs import session_commands, session_pieces
 from debug_server.messages import CommandReply, SessionReply
 from debug_server.surfaces.cli.backend import Backend
+from debug_server.surfaces.cli.commands_app import CommandsApp
 from debug_server.surfaces.cli.environment_options import Extras, Groups, Manifests, Python
 from debug_server.surfaces.cli.following import run_and_follow, submitted_text
 from debug_server.surfaces.cli.invocation import invocation
@@ -39,7 +40,7 @@ from debug_server.surfaces.cli.remotes import Repository, RepositoryName, chosen
 from debug_server.surfaces.cli.variable_options import Variables, given_variables
 from debug_server.surfaces.cli.words import duration, json_pairs, listed, one_of, patch_text
 
-app = typer.Typer(no_args_is_help=True, add_completion=False, help="Workspaces in which commands run.")
+app = CommandsApp(no_args_is_help=True, help="Workspaces in which commands run.")
 SessionArgument = Annotated[int, typer.Argument(metavar="SESSION", help="the session's id")]
 _STATUSES = ("open", "closed", "pending", "running", "completed", "failed", "cancelled")
 COLUMNS: list[Column] = [

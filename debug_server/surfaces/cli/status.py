@@ -12,12 +12,13 @@ from debug_server.client.calls import Call
 from debug_server.errors import AccessError
 from debug_server.messages import Health, LeaseList, WhoAmI, WorkerList
 from debug_server.surfaces.cli.backend import Backend
+from debug_server.surfaces.cli.commands_app import CommandsApp
 from debug_server.surfaces.cli.invocation import invocation
 from debug_server.surfaces.cli.output import Column, Output
 from debug_server.surfaces.cli.paging import read_part
 from debug_server.surfaces.cli.worker import COLUMNS as WORKERS
 
-app = typer.Typer(add_completion=False)
+app = CommandsApp()
 T = TypeVar("T")
 _PAGE = 1000
 LEASES: list[Column] = [

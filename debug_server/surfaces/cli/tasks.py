@@ -14,14 +14,13 @@ from urllib.parse import quote
 import typer
 
 from debug_server.errors import InvalidInputError, UnavailableError
+from debug_server.surfaces.cli.commands_app import CommandsApp
 from debug_server.surfaces.cli.invocation import Invocation, invocation
 from debug_server.surfaces.cli.output import Column, print_notice
 from debug_server.surfaces.cli.paging import DEFAULT_LIMIT, NEWEST, After, All, Limit, Part, read_pages, show_part
 from debug_server.surfaces.cli.words import Grace, seconds
 
-app = typer.Typer(
-    no_args_is_help=True, add_completion=False, help="Host tasks: serve, submit, list, get, wait, cancel, logs."
-)
+app = CommandsApp(no_args_is_help=True, help="Host tasks: serve, submit, list, get, wait, cancel, logs.")
 PORT = 48070
 DEFAULT_URL = f"http://127.0.0.1:{PORT}"
 TaskArgument = Annotated[str, typer.Argument(metavar="TASK", help="the task's id")]

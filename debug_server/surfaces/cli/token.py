@@ -8,12 +8,13 @@ from typing import Annotated
 import typer
 
 from debug_server.client import calls
+from debug_server.surfaces.cli.commands_app import CommandsApp
 from debug_server.surfaces.cli.invocation import invocation
 from debug_server.surfaces.cli.output import Column
 from debug_server.surfaces.cli.paging import DEFAULT_LIMIT, NEWEST, After, All, Limit, read_part, show_part
 from debug_server.surfaces.cli.words import duration, json_pairs, listed
 
-app = typer.Typer(no_args_is_help=True, add_completion=False, help="Access tokens.")
+app = CommandsApp(no_args_is_help=True, help="Access tokens.")
 COLUMNS: list[Column] = [
     ("id", lambda row: row.id),
     ("name", lambda row: row.name),

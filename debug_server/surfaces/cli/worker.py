@@ -9,11 +9,12 @@ import typer
 from debug_server.client import calls
 from debug_server.client.calls import Call
 from debug_server.messages import WorkerList
+from debug_server.surfaces.cli.commands_app import CommandsApp
 from debug_server.surfaces.cli.invocation import invocation
 from debug_server.surfaces.cli.output import Column
 from debug_server.surfaces.cli.paging import DEFAULT_LIMIT, After, All, Limit, read_part, show_part
 
-app = typer.Typer(no_args_is_help=True, add_completion=False, help="Supervised long-lived processes.")
+app = CommandsApp(no_args_is_help=True, help="Supervised long-lived processes.")
 COLUMNS: list[Column] = [
     ("worker", lambda row: f"{row['name']}/{row['instance']}"),
     ("phase", lambda row: row["phase"]),
