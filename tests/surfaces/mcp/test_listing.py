@@ -18,7 +18,7 @@ from debug_server.messages import ADMIN, OPERATIONS
 from debug_server.service import LOCAL
 from debug_server.surfaces.mcp.tools import TOOLS, Tool
 from debug_server.surfaces.mcp.toolsets import DEFAULT, Toolset, parse_toolsets, toolsets_of_query
-from tests.running import DATA_HERE, ROOT
+from tests.running import ROOT
 from tests.surfaces.mcp.peers import (
     Http,
     call,
@@ -161,7 +161,7 @@ def test_the_program_takes_toolsets(tmp_path: Path, nothing_left: None) -> None:
 
 async def _program(folder: Path) -> None:
     for option, chosen in (((), DEFAULT), (("--toolsets", "events,artifacts"), parse_toolsets("events,artifacts"))):
-        own = {**environment(), **DATA_HERE, "DEBUG_SERVER_HOME": str(folder / "home")}
+        own = {**environment(), "DEBUG_SERVER_HOME": str(folder / "home")}
         arguments = ["-m", "debug_server", "mcp", *option]
         child = StdioServerParameters(command=sys.executable, args=arguments, env=own, cwd=folder)
         async with Client(child, read_timeout_seconds=100) as client:
