@@ -71,7 +71,7 @@ def remove_repository(name: str) -> Call[r.Message]:
 
 def open_session(
     repository: str,
-    commit_sha: str,
+    commit_sha: str = "HEAD",
     *,
     patch: str | None = None,
     metadata: Mapping[str, Any] | None = None,
