@@ -9,7 +9,6 @@ import subprocess
 import sys
 import zipfile
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import distribution
@@ -20,6 +19,7 @@ import pytest
 from debug_server.model import ExitReason, ExitRecord, status_for
 from debug_server.surfaces.cli.outcome import exit_status
 from debug_server.telemetry import METRICS
+from tests.running import lasting_port
 from tests.servers import serving
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -56,9 +56,10 @@ def blocks(page: Path) -> list[Block]:
     return [Block(language=name, run="run" in mark, server="server" in mark, text=text) for name, mark, text in found]
 
 
-def program(page: Path, language: str) -> str:
-    """A page's runnable blocks of one language, as one program."""
-    return "\n".join(block.text for block in blocks(page) if block.run and block.language == language)
+def program(page: Path, language: str, *, server: bool = False) -> str:
+    """A page's runnable blocks of one language, as one program: those that need a server, or the others."""
+    found = [block for block in blocks(page) if block.run and block.language == language and block.server == server]
+    return "\n".join(block.text for block in found)
 
 
 def prose(page: Path) -> str:
@@ -129,25 +130,23 @@ def test_examples_run(page: Path, tmp_path: Path, environ: dict[str, str]) -> No
     folder = tmp_path / "folder"
     folder.mkdir()
     shutil.copytree(ROOT / "config", folder / "config")
-    with beside_a_server(page, tmp_path / "server", environ["HOME"]) as variables:
-        if shell := program(page, "sh"):
-            execute(["sh", "-euc", shell], environ | variables, folder)
-        if code := program(page, "python"):
-            execute([sys.executable, "-W", "error", "-c", code], environ | variables, folder)
+    run_blocks(page, environ | {"GOVERNOR_GRPC_PORT": str(lasting_port())}, folder, server=False)
+    if any(block.server for block in blocks(page)):
+        with serving(tmp_path / "server", variables={"HOME": environ["HOME"]}, grpc=True) as server:
+            variables = {
+                "DEBUG_SERVER_URL": server.base_url,
+                "DEBUG_SERVER_TOKEN": server.token,
+                "DEBUG_SERVER_GRPC": f"127.0.0.1:{server.grpc_port}",
+            }
+            run_blocks(page, environ | variables, folder, server=True)
 
 
-@contextmanager
-def beside_a_server(page: Path, root: Path, home: str) -> Iterator[dict[str, str]]:
-    """The variables that name a server and its token, for a page whose blocks are marked with ``server``."""
-    if not any(block.server for block in blocks(page)):
-        yield {}
-        return
-    with serving(root, variables={"HOME": home}, grpc=True) as server:
-        yield {
-            "DEBUG_SERVER_URL": server.base_url,
-            "DEBUG_SERVER_TOKEN": server.token,
-            "DEBUG_SERVER_GRPC": f"127.0.0.1:{server.grpc_port}",
-        }
+def run_blocks(page: Path, environ: dict[str, str], folder: Path, *, server: bool) -> None:
+    """Run a page's shell blocks, then its Python blocks."""
+    if shell := program(page, "sh", server=server):
+        execute(["sh", "-euc", shell], environ, folder)
+    if code := program(page, "python", server=server):
+        execute([sys.executable, "-W", "error", "-c", code], environ, folder)
 
 
 def test_only_make_targets_are_shown_without_being_run() -> None:

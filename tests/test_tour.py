@@ -19,7 +19,7 @@ import pytest
 from mcp import Client, StdioServerParameters
 from mcp.client.streamable_http import streamable_http_client
 
-from tests.running import ROOT, eventually, lasting_port
+from tests.running import ROOT, eventually
 from tests.servers import unmount_below
 from tests.surfaces.mcp.peers import call
 from tests.test_docs import FENCE, execute, program, wheels
@@ -81,10 +81,8 @@ def terminals(tmp_path_factory: pytest.TempPathFactory, wheels: Path) -> Iterato
         "LANG": "C.UTF-8",
         "UV_FIND_LINKS": str(wheels),
         "UV_OFFLINE": "1",
-        "GOVERNOR_GRPC_PORT": str(lasting_port()),  # others may have the usual one
     }
-    for argv in (["sh", "-euc", program(PAGE, "sh")], [sys.executable, "-W", "error", "-c", program(PAGE, "python")]):
-        execute(argv, environ, folder)
+    execute(["sh", "-euc", program(PAGE, "sh")], environ, folder)
     *before, (typed, _) = console(fences("console")[0])
     assert all(said == "" for _, said in before)
     with (folder / "first.out").open("wb") as out, (folder / "first.err").open("wb") as err:
@@ -118,6 +116,44 @@ def _complete(path: Path) -> str | None:
     return text if re.search(r"gRPC on port \d+\n", text) else None
 
 
+def shape(text: str) -> str:
+    """What was printed, without durations, sizes, hashes, widths of columns and the folder."""
+    text = re.sub(r"\(\d.*\)$", "(…)", text, flags=re.MULTILINE)  # what the run used, which depends on the machine
+    text = re.sub(r"\S*/(?=project in )", "…/", text)
+    text = re.sub(r"\b[\d.]+ ?(s|min|m|h)\b", "N", text)
+    return re.sub(r" +", " ", re.sub(r"\b[0-9a-f]{12}\b", "HASH", text))
+
+
+def test_the_first_screen(tmp_path: Path) -> None:
+    """The picture of a run is what a run prints."""
+    (tmp_path / "home").mkdir()
+    (tmp_path / ".artifacts").mkdir()
+    environ = {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}", "HOME": str(tmp_path / "home")}
+    project = """
+        git init -q project
+        printf 'print("broken")\\n' > project/check.py
+        git -C project add .
+        git -C project -c user.name=me -c user.email=me@localhost commit -qm 'A bug'
+        printf 'print("ok")\\n' > project/check.py
+        git -C project diff > repair.patch
+        git -C project checkout -q .
+        debug-server history > /dev/null 2>&1  # the first use names the data folder
+    """
+    execute(["sh", "-euc", project], environ, tmp_path)
+    for typed, expected in console(fences("console", README)[0]):
+        done = subprocess.run(
+            ["sh", "-c", typed],
+            cwd=tmp_path,
+            env=environ,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=SECONDS,
+            check=False,
+        )
+        assert shape(done.stdout) == shape(expected), f"$ {typed}\n{done.stdout}"
+
+
 def test_the_tour(terminals: Terminals) -> None:
     """Every line of the second terminal prints what stands below it, and so did that of the first one."""
     first, second = map(console, fences("console"))
@@ -147,10 +183,18 @@ def test_mcp_configurations_work_as_pasted(terminals: Terminals, tmp_path: Path)
     async def ask(configured: dict[str, Any]) -> Any:
         async with _client(configured, environ, tmp_path) as client:
             assert {"run", "read_log"} <= {tool.name for tool in (await client.list_tools()).tools}
+        async with _client(_with_events(configured), environ, tmp_path) as client:
             return (await call(client, "who_am_i"))["name"]
 
     snippets = [json.loads(terminals.typed(text))["mcpServers"]["debug-server"] for text in fences("json")]
     assert [asyncio.run(ask(item)) for item in snippets] == ["local", "admin", "admin"]
+
+
+def _with_events(configured: dict[str, Any]) -> dict[str, Any]:
+    """The configuration with one more set of tools, which has who_am_i."""
+    if "command" in configured:
+        return {**configured, "args": [*configured["args"], "--toolsets", "core,events"]}
+    return {**configured, "url": f"{configured['url']}?toolsets=core,events"}
 
 
 @contextlib.asynccontextmanager

@@ -42,6 +42,7 @@ from debug_server.errors import ConfigurationError, EngineBusyError
 from debug_server.ports import Part
 from debug_server.runner.open_files import max_connections, raise_limit
 from debug_server.service.background import continuing
+from debug_server.service.followers import max_followers
 from debug_server.service.request_origin import is_loopback
 from debug_server.sockets.ports import bind_failure, reserve_port
 from debug_server.store import MetadataStore
@@ -323,6 +324,7 @@ class _ServerRun:
         self._parts_started = asyncio.Event()  # every part runs
         self._draining: asyncio.Task[None] | None = None
         self._grpc_connections, limits = connection_limits(local.settings.server, grpc=options.grpc_port is not None)
+        local.service.followers.limit = max_followers(limits.max_connections)
         per_second = local.settings.server.unidentified_per_second
         unidentified = UnidentifiedCallers(per_second=per_second, recent_tokens=local.service.recent_tokens)
         connections = Connections(limits, unidentified=unidentified)

@@ -82,8 +82,13 @@ def open_session(
     extras: Sequence[str] = (),
     groups: Sequence[str] = (),
     commands: Sequence[str] = (),
+    env: Mapping[str, str] | None = None,
+    cwd: str | None = None,
 ) -> Call[r.SessionReply]:
-    """Lease a workspace of a commit and a patch; ``commands`` are lines for the server's shell."""
+    """Lease a workspace of a commit and a patch; ``commands`` are lines for the server's shell.
+
+    ``env`` and ``cwd`` are for these commands.
+    """
     return _call(
         "open_session",
         r.SessionReply,
@@ -98,6 +103,8 @@ def open_session(
         extras=check_list(extras, what="extras"),
         groups=check_list(groups, what="groups"),
         commands=check_list(commands, what="commands"),
+        env=env,
+        cwd=cwd,
     )
 
 

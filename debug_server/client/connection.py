@@ -170,11 +170,13 @@ def save_server_settings(changes: Mapping[str, Any], environ: Mapping[str, str] 
     return path
 
 
-def forget_connections(environ: Mapping[str, str] = os.environ) -> Path:
-    """Remove the file: no server, no token."""
+def forget_connections(environ: Mapping[str, str] = os.environ) -> Path | None:
+    """Remove the file: no server, no token. None if there was none."""
     path = config_file(environ)
     try:
-        path.unlink(missing_ok=True)
+        path.unlink()
+    except FileNotFoundError:
+        return None
     except OSError as error:
         raise ConfigurationError(f"{path} cannot be removed: {error.strerror}") from error
     return path

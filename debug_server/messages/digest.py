@@ -10,7 +10,7 @@ from debug_server.messages.base import Reply
 from debug_server.messages.commands import CommandRef
 
 CHARACTERS_PER_TOKEN = 4
-DEFAULT_TOKENS = 2000
+DEFAULT_TOKENS = 1000
 
 MaxTokens = Annotated[
     int, Field(ge=200, le=100_000, description="Most tokens of the digest, four characters of JSON each.")
@@ -123,11 +123,11 @@ def _line(item: FoldedLine) -> str:
 def _left_out(digest: Digest) -> str:
     omitted = digest.omitted
     named = {
-        "lines": omitted.lines,
-        "failing tests": omitted.failing,
-        "tracebacks": omitted.tracebacks,
-        "repeated lines": omitted.repeats,
-        "bytes that were not read": omitted.skipped_bytes,
+        "line": omitted.lines,
+        "failing test": omitted.failing,
+        "traceback": omitted.tracebacks,
+        "repeated line": omitted.repeats,
+        "unread byte": omitted.skipped_bytes,
     }
-    counts = ", ".join(f"{count} {what}" for what, count in named.items() if count)
+    counts = ", ".join(f"{count} {what}{'s' if count > 1 else ''}" for what, count in named.items() if count)
     return f"({digest.lines} lines, {digest.end - digest.start} bytes; left out: {counts or 'nothing'})"

@@ -88,6 +88,8 @@ class OpenSession(CommitRequest):
     commands: Annotated[
         list[ShellText], Field(max_length=100, description="Command lines for the server's shell, queued in order.")
     ] = Field(default_factory=list)
+    env: Annotated[dict[str, Text], Field(description="Variables of these commands.")] = Field(default_factory=dict)
+    cwd: Annotated[str | None, Field(max_length=4096, description="Folder of these commands.")] = None
 
 
 class SessionRef(Request):

@@ -6,7 +6,7 @@ import asyncio
 import base64
 import os
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -35,11 +35,12 @@ _MIN_POLL_SECONDS, _MAX_POLL_SECONDS = 0.001, 0.1
 class CommandVerbs(Verbs):
     """Commands."""
 
-    async def submit_lines(self, session_id: int, lines: Sequence[str], key: str | None) -> None:
+    async def submit_lines(self, session_id: int, request: m.OpenSession, key: str | None) -> None:
         """Queue shell command lines, each with its own key; if one cannot be queued, the session is closed."""
         try:
-            for number, line in enumerate(lines):
-                command = m.CommandRequest(argv=shell_command(self._shared.shell, line))
+            for number, line in enumerate(request.commands):
+                argv = shell_command(self._shared.shell, line)
+                command = m.CommandRequest(argv=list(argv), env=request.env, cwd=request.cwd)
                 line_key = None if key is None else f"{key}{_KEY_SEPARATOR}{number}"
                 await self._call(self.add, session_id, command, line_key)
         except DebugServerError:

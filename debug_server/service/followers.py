@@ -104,6 +104,6 @@ class Followers:
                 on_token_invalid()
 
 
-def max_followers() -> int:
-    """The limit for this process: a quarter of its connections is reserved for short requests."""
-    return max(1, min(_MAX_FOLLOWERS, max_connections() * 3 // 4))
+def max_followers(connections: int | None = None) -> int:
+    """The limit for so many connections, or those of this process: a quarter is reserved for short requests."""
+    return max(1, min(_MAX_FOLLOWERS, (connections or max_connections()) * 3 // 4))

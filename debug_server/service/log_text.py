@@ -10,7 +10,7 @@ import base64
 import codecs
 import time
 from collections.abc import Awaitable, Callable
-from itertools import islice, zip_longest
+from itertools import zip_longest
 from typing import Any
 
 from debug_server import messages as m
@@ -20,7 +20,9 @@ from debug_server.service.log_grep import LineSearch
 from debug_server.service.log_patterns import MAX_LINE, as_shown
 
 SECONDS = 10.0
-_BLOCK = 1 << 16  # bytes that are searched in one step
+_BLOCK = 1 << 20  # bytes that one step reads
+_STEP_SECONDS = 0.1
+_PART = 1 << 13  # bytes that are searched at once, to the end of their last line
 _LONG_LINE = 1 << 15  # a longer line may be searched in two pieces
 _AROUND = 1 << 14  # bytes before and after a match in which its context is looked for
 
@@ -85,7 +87,7 @@ class _Reading:
         end: int = await self._step(log_size, self._path)
         end -= await self._step(_ends_with_newline, self._path, end)
         while end > 0 and time.monotonic() < self._deadline:
-            start = max(0, end - (_BLOCK << 4))
+            start = max(0, end - _BLOCK)
             found, count = await self._step(_line_start, self._path, start, end, count)
             if found is not None:
                 return int(found)
@@ -157,21 +159,35 @@ def _last_bytes(reader: LogReader, start: int, limit: int) -> int:
 def _search(
     path: str, offset: int, search: LineSearch, most: int, room: int
 ) -> tuple[list[tuple[int, int]], int, int, bool]:
-    """The matching lines of one block, where to continue, the log's size, and whether it has ended."""
+    """The matching lines of one step, where to continue, the log's size, and whether it has ended."""
+    began = time.monotonic()
     with LogReader(path) as reader:
         sealed, size = reader.ended(), reader.size()
         block = reader.data(offset, offset + _BLOCK)
     if offset + len(block) < size:
         block = block[: _whole_lines(block)]
-    found = []
-    for start, end in islice(search.lines(block), most):
-        found.append((offset + start, offset + end))
-        room -= min(end - start, MAX_LINE)
-        if room <= 0:
+    found: list[tuple[int, int]] = []
+    position = 0
+    while position < len(block):
+        part = block[position : _part_end(block, position)]
+        for start, end in search.lines(part):
+            found.append((offset + position + start, offset + position + end))
+            room -= min(end - start, MAX_LINE)
+            if len(found) >= most or room <= 0:
+                return found, min(found[-1][1] + 1, size), size, sealed
+        position += len(part)
+        if time.monotonic() - began > _STEP_SECONDS:
             break
-    if len(found) == most or room <= 0:
-        return found, min(found[-1][1] + 1, size), size, sealed
-    return found, offset + len(block), size, sealed
+    return found, offset + position, size, sealed
+
+
+def _part_end(block: bytes, position: int) -> int:
+    """The end of the lines that are searched at once: few bytes, because a hostile pattern is slow."""
+    longest = position + _LONG_LINE
+    newline = block.find(b"\n", position + _PART, longest)
+    if newline < 0 and longest < len(block):
+        newline = block.rfind(b"\n", position, longest)
+    return newline + 1 if newline >= 0 else min(len(block), longest)
 
 
 def _whole_lines(data: bytes) -> int:

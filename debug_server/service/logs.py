@@ -34,6 +34,7 @@ _ROW_SECONDS = 10.0
 _MERGE_SECONDS = 0.25  # small writes within this time are merged for followers that are behind
 _TAIL_WINDOW = 1 << 20  # the last bytes of a log, in which the ends of its two streams are searched
 _POLL_SECONDS = 5.0  # for filesystems without inotify
+_LONG_READINGS = 8  # searches and digests at once: they must not take all threads
 _DIGESTED = 1 << 20  # bytes of a log that are digested in one step, and at its end in any case
 
 
@@ -74,6 +75,7 @@ class LogVerbs(Verbs):
     def __init__(self, shared: Shared, commands: CommandVerbs) -> None:
         super().__init__(shared)
         self._commands = commands
+        self._long_readings = asyncio.Semaphore(_LONG_READINGS)
 
     async def command(self, caller: Caller, request: m.CommandRef) -> m.CommandReply:
         """A command; NotFoundError if its log was removed."""
@@ -103,7 +105,8 @@ class LogVerbs(Verbs):
                 skipped_bytes=0,
                 matches=[],
             )
-        return await read_text(self._call, command.id, path, request)
+        async with self._long_readings:
+            return await read_text(self._call, command.id, path, request)
 
     async def digest(self, caller: Caller, request: m.DigestLog) -> m.Digest:
         """The digest of a log so far; of a very long log, of its beginning and its end."""
@@ -112,11 +115,12 @@ class LogVerbs(Verbs):
         digest = LogDigest()
         if (path := _log_of(command)) is not None:
             deadline, offset, size = time.monotonic() + SECONDS, 0, await self._call(log_size, path)
-            while fed := await self._call(_digest_part, path, digest, offset, size):
-                offset += fed
-                if time.monotonic() > deadline and (skipped := size - _DIGESTED - offset) > 0:
-                    await self._call(digest.skip, skipped)
-                    offset += skipped
+            async with self._long_readings:
+                while fed := await self._call(_digest_part, path, digest, offset, size):
+                    offset += fed
+                    if time.monotonic() > deadline and (skipped := size - _DIGESTED - offset) > 0:
+                        await self._call(digest.skip, skipped)
+                        offset += skipped
         return await self._call(digest.finish, request.max_tokens)
 
     async def follow(self, caller: Caller, request: m.FollowLog) -> AsyncGenerator[m.LogPiece, None]:

@@ -34,7 +34,7 @@ class Finding:
 
     area: str
     name: str
-    state: str  # ok, degraded, missing (optional or replaceable), failed (commands cannot run)
+    state: str  # ok, optional (not installed, and not needed), degraded, missing, failed (commands cannot run)
     detail: str
     remedy: str | None = None
 
@@ -172,10 +172,11 @@ def _environments() -> Iterator[Finding]:
     remedy = "pip install uv; without it, venv and pip are used"
     yield _package_finding("environments", "uv", uv is not None, uv or "", remedy)
     venv = is_installed("ensurepip")
-    yield _package_finding("environments", "venv", venv, "of the standard library", "install python3-venv")
+    instead = "not needed: uv is used" if uv else "install python3-venv, or uv"
+    yield _package_finding("environments", "venv", venv, "of the standard library", instead)
     rattler = is_installed("rattler")
     yield _package_finding("environments", "conda", rattler, "py-rattler", install_command("conda"))
-    instead = "py-rattler is used instead" if rattler else "install micromamba, mamba or conda, or py-rattler instead"
+    instead = "not needed: py-rattler is used" if rattler else "install py-rattler, micromamba, mamba or conda"
     yield _package_finding("environments", "conda program", conda is not None, conda or "", instead)
 
 
@@ -191,4 +192,4 @@ def _optional() -> Iterator[Finding]:
 def _package_finding(area: str, name: str, found: bool, detail: str, remedy: str) -> Finding:
     if found:
         return Finding(area=area, name=name, state="ok", detail=detail)
-    return Finding(area=area, name=name, state="missing", detail="not installed", remedy=remedy)
+    return Finding(area=area, name=name, state="optional", detail="not installed", remedy=remedy)

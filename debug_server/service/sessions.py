@@ -38,7 +38,7 @@ class SessionVerbs(Verbs):
             caller.require((COMMANDS_WRITE,))
         async with self._quotas.reserve(caller, commands=len(request.commands), sessions=1, workspaces=1):
             session = await self._call_git(self.lease, caller, request, idempotency_key)
-            await self._commands.submit_lines(session.id, request.commands, idempotency_key)
+            await self._commands.submit_lines(session.id, request, idempotency_key)
         return views.session(session)
 
     async def resume(self, caller: Caller, request: m.OpenSession, key: str, since: datetime) -> m.SessionReply | None:
@@ -47,7 +47,7 @@ class SessionVerbs(Verbs):
         if session is None:
             return None
         if session.is_open:
-            await self._commands.submit_lines(session.id, request.commands, key)
+            await self._commands.submit_lines(session.id, request, key)
         return views.session(session)
 
     def lease(self, caller: Caller, request: m.OpenSession | m.StartRun, key: str | None) -> Session:

@@ -136,6 +136,13 @@ def test_grep_searches_the_last_lines(read: Callable[..., m.LogText]) -> None:
     assert [item.text for item in read(b"a1\nb\na2\nb\n", grep="a", tail=2).matches] == ["a2"]
 
 
+def test_a_line_is_searched_as_a_whole(read: Callable[..., m.LogText]) -> None:
+    """Lines of up to 32 KiB match from their start to their end, wherever they are in the log."""
+    data = b"".join(b"<" + b"x" * size + b">\n" for size in (10, 9000, 32_000, 8190, 8191, 8192, 30_000, 1)) * 9
+    page = read(data, grep="^<x+>$", max_matches=1000, limit=1 << 20)
+    assert b"".join(data[item.offset : item.end] + b"\n" for item in page.matches) == data
+
+
 def test_long_lines_are_cut_and_the_limit_bounds_the_answer(read: Callable[..., m.LogText]) -> None:
     """A long line keeps its offsets; matches stop at the limit and continue at the next offset."""
     page = read(b"x" * 300_000 + b"needle\n", grep="needle")

@@ -12,7 +12,7 @@ import typer
 from debug_server.client import calls
 from debug_server.errors import InvalidInputError
 from debug_server.surfaces.cli.invocation import invocation
-from debug_server.surfaces.cli.output import Column, progress
+from debug_server.surfaces.cli.output import Column, cell, progress
 from debug_server.surfaces.cli.paging import DEFAULT_LIMIT, NEWEST, After, All, Limit, read_part, show_part
 from debug_server.surfaces.cli.session import SessionArgument
 
@@ -52,17 +52,25 @@ def show(context: typer.Context, session: SessionArgument, artifact: ArtifactArg
 
 
 def target_of(name: str, output: Path | None) -> Path:
-    """The file to write; a name that the server chose must neither be hidden nor replace a file."""
+    """The file to write; with a name that the server chose it must be new, and the name harmless."""
     if output is not None and not output.is_dir():
         if output.parent.resolve() == Path("/dev"):  # root would replace the device, or the link to it
             raise InvalidInputError(f"{str(output)!r} is in /dev, and a file would replace it: choose another path")
         return output
     own = Path(name).name
     target = (output or Path()) / own
-    if not own or own.startswith(".") or os.path.lexists(target):
-        reason = "already exists" if own and not own.startswith(".") else "is hidden, which the server may not choose"
-        raise InvalidInputError(f"{str(target)!r} {reason}: choose the file with --output FILE")
+    if (reason := _why_refused(own)) or os.path.lexists(target):
+        raise InvalidInputError(f"{str(target)!r} {reason or 'already exists'}: choose the file with --output FILE")
     return target
+
+
+def _why_refused(name: str) -> str | None:
+    """Why a server may not choose the name: a hidden file may be a setting, and ``rm *`` takes ``-rf`` for options."""
+    if not name or name.startswith("."):
+        return "is hidden, which the server may not choose"
+    if name.startswith("-"):
+        return "begins with '-', which the server may not choose"
+    return "has control characters, which the server may not choose" if cell(name) != name else None
 
 
 @app.command()

@@ -13,8 +13,13 @@ import typer
 from debug_server.client import calls
 from debug_server.model.signals import signal_number
 from debug_server.surfaces.cli.environment_options import Extras, Groups, Manifests, Python
-from debug_server.surfaces.cli.following import run_and_follow, status_of, tell_what_it_waits_for, wait_for
-from debug_server.surfaces.cli.found_commands import waiting_text
+from debug_server.surfaces.cli.following import (
+    run_and_follow,
+    status_of,
+    submitted_text,
+    tell_what_it_waits_for,
+    wait_for,
+)
 from debug_server.surfaces.cli.invocation import invocation
 from debug_server.surfaces.cli.limit_options import NO_LIMITS, LimitOptions, Require, with_limits
 from debug_server.surfaces.cli.log_lines import write_bytes
@@ -81,8 +86,7 @@ def submit(
         if follow:
             raise typer.Exit(run_and_follow(backend, output, lambda: [backend.send(request)]))
         command = backend.ensure_started(backend.send(request))
-    waits = f": it {waiting_text(command)}" if command.waits_for else ""
-    output.result(f"command {command.id} is {command.status}{waits}", command)
+    output.result(submitted_text(command), command)
 
 
 @app.command(context_settings={"allow_interspersed_args": False})

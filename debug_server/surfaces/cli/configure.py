@@ -42,7 +42,8 @@ def configure(
         if any(value is not None for value in changes.values()):
             raise InvalidInputError("--clear forgets everything: give no other option with it")
         path = forget_connections()
-        call.output().result(f"removed {path}: commands run on this machine", {"path": str(path)})
+        what = "nothing was saved" if path is None else f"removed {path}"
+        call.output().result(f"{what}: commands run on this machine", {"path": None if path is None else str(path)})
         return
     if all(value is None for value in changes.values()):
         raise InvalidInputError("nothing to save: give --base-url, --token -, --server-user, --insecure or --clear")

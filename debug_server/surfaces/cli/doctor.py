@@ -36,6 +36,7 @@ def doctor(
     output.table(found, COLUMNS)
     for item in found:
         if item.remedy is not None:
-            write_line(f"{item.area} {item.name}: {item.remedy}")
+            optional = " (optional)" if item.state == "optional" else ""
+            write_line(f"{item.area} {item.name}{optional}: {item.remedy}")
     write_line("commands can run here" if able else "commands cannot run here")
     raise typer.Exit(0 if able else 1)

@@ -72,6 +72,12 @@ def wait_for(backend: Backend, command_id: int, seconds: float | None = None) ->
             return command
 
 
+def submitted_text(command: CommandReply) -> str:
+    """The state of a command that was just submitted."""
+    waits = f": it {waiting_text(command)}" if command.waits_for else ""
+    return f"command {command.id} is {command.status}{waits}"
+
+
 def tell_what_it_waits_for(command: CommandReply) -> None:
     """Say for what a waiting command waits."""
     if command.status == "pending" and command.waits_for:

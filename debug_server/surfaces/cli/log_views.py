@@ -25,7 +25,7 @@ Digest = Annotated[
     bool, typer.Option("--digest", help="print the first error, failing tests, tracebacks, first and last lines")
 ]
 MaxTokens = Annotated[
-    int | None, typer.Option(help="the most tokens of the digest, four characters each; default 2000")
+    int | None, typer.Option(help="the most tokens of the digest, four characters each; default 1000")
 ]
 _MATCHES, _BYTES = 1000, 1 << 20  # of one request
 

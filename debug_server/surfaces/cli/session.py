@@ -16,7 +16,7 @@ from debug_server.client.session_logs import session_commands, session_pieces
 from debug_server.messages import CommandReply, SessionReply
 from debug_server.surfaces.cli.backend import Backend
 from debug_server.surfaces.cli.environment_options import Extras, Groups, Manifests, Python
-from debug_server.surfaces.cli.following import run_and_follow
+from debug_server.surfaces.cli.following import run_and_follow, submitted_text
 from debug_server.surfaces.cli.invocation import invocation
 from debug_server.surfaces.cli.log_lines import LogFormat, log_for, show
 from debug_server.surfaces.cli.log_views import (
@@ -36,6 +36,7 @@ from debug_server.surfaces.cli.log_views import (
 from debug_server.surfaces.cli.output import Column, Output, print_notice, progress, without_controls, write_line
 from debug_server.surfaces.cli.paging import DEFAULT_LIMIT, NEWEST, After, All, Limit, read_part, show_part
 from debug_server.surfaces.cli.remotes import Repository, RepositoryName, chosen_repository, manifests_of
+from debug_server.surfaces.cli.variable_options import Variables, given_variables
 from debug_server.surfaces.cli.words import duration, json_pairs, listed, one_of, patch_text
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, help="Workspaces in which commands run.")
@@ -59,6 +60,10 @@ def create(
     patch: Annotated[Path | None, typer.Option(metavar="FILE", help="a patch to apply; - is stdin")] = None,
     command: Annotated[
         list[str] | None, typer.Option(metavar="LINE", help="a line for the shell to run; may be repeated")
+    ] = None,
+    env: Variables = None,
+    cwd: Annotated[
+        str | None, typer.Option(metavar="FOLDER", help="the folder of these commands, inside the workspace")
     ] = None,
     metadata: Annotated[list[str] | None, typer.Option(help="KEY=VALUE; may be repeated")] = None,
     manifest: Manifests = None,
@@ -89,6 +94,8 @@ def create(
             extras=extra or [],
             groups=group or [],
             commands=command or [],
+            env=given_variables(env, None),
+            cwd=cwd,
         )
         output = call.output()
         opened: list[SessionReply] = []
@@ -114,7 +121,7 @@ def _open(
 def _print_submitted(backend: Backend, output: Output, submitted: Sequence[CommandReply]) -> int:
     for command in submitted:
         current = backend.ensure_started(command)
-        output.result(f"command {current.id} is {current.status}", current)
+        output.result(submitted_text(current), current)
     return 0
 
 

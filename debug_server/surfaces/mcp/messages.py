@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Annotated
 
@@ -17,6 +18,9 @@ WaitSeconds = Annotated[
     Field(gt=0, le=3600, description="Longest wait; a command that still runs continues."),
 ]
 
+
+# From git's line to the next file, or to the end.
+_BINARY = re.compile(r"^GIT binary patch\n(?:(?!diff --git ).*\n)*", re.MULTILINE)
 
 # Arguments of exec_command that `run` has others for.
 NOT_OF_RUN = {
@@ -67,32 +71,35 @@ class SessionLogsArguments(m.SessionRef):
     """A session, how many of its last commands, and the size of each digest."""
 
     limit: Annotated[int, Field(ge=1, le=20, description="How many commands.")] = 3
-    max_tokens: Annotated[int, Field(ge=200, le=100_000, description="Most tokens of each digest.")] = 700
+    max_tokens: Annotated[int, Field(ge=200, le=100_000, description="Most tokens of each digest.")] = 500
 
 
 class DiffArguments(m.SessionRef):
     """A session, and which part of its patch."""
 
-    offset: Annotated[int, Field(ge=0, le=2**62, description="Character of the patch to start at.")] = 0
+    offset: Annotated[int, Field(ge=0, le=2**62, description="Character to start at.")] = 0
     max_tokens: Annotated[int, Field(ge=200, le=100_000, description="Most tokens, four characters each.")] = 8000
 
 
 class DiffPart(m.SessionDiff):
-    """A part of a patch; ``next_offset`` is null at the end."""
+    """A patch, and a part of its text without the content of binary files; ``next_offset`` is null at the end."""
 
+    text: str
     offset: int
     next_offset: int | None
 
     @classmethod
     def of(cls, diff: m.SessionDiff, request: DiffArguments) -> DiffPart:
         """The requested part."""
+        readable = _BINARY.sub(lambda found: f"(binary content left out: {len(found[0])} characters)\n", diff.patch)
         end = request.offset + CHARACTERS_PER_TOKEN * request.max_tokens
         return cls(
             session_id=diff.session_id,
-            patch=diff.patch[request.offset : end],
+            patch=diff.patch,
             exact=diff.exact,
+            text=readable[request.offset : end],
             offset=request.offset,
-            next_offset=end if end < len(diff.patch) else None,
+            next_offset=end if end < len(readable) else None,
         )
 
 

@@ -51,8 +51,9 @@ def _end(reply: m.CommandReply) -> str:
     if reply.exit is None:
         return ""
     code = f", exit code {reply.exit_code}" if reply.exit_code is not None else ""
-    why = f", {reply.exit_reason}" if reply.exit_reason not in _EXITED else ""
-    message = f" ({reply.exit['message']})" if why and reply.exit.get("message") else ""
+    told = reply.exit_reason in _EXITED
+    why = "" if told or reply.exit_reason == reply.status else f", {reply.exit_reason}"
+    message = f" ({reply.exit['message']})" if not told and reply.exit.get("message") else ""
     return f"{code}{why}{message}, {reply.exit.get('wall_seconds', 0):.1f} s"
 
 
@@ -89,7 +90,7 @@ def _diff(reply: DiffPart) -> str:
     more = f"\n[continue with offset={reply.next_offset}]" if reply.next_offset is not None else ""
     if not reply.exact:
         more += "\n[bytes that are no UTF-8 were replaced: debug-server session diff has them]"
-    return (reply.patch or f"session {reply.session_id} has no changes") + more
+    return (reply.text or f"session {reply.session_id} has no changes") + more
 
 
 @text_of.register

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import deque
+import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -22,7 +22,6 @@ from debug_server.surfaces.mcp.toolsets import Toolset
 R = TypeVar("R", bound=m.Request)
 Handler = Callable[[Call, Any], Awaitable[m.Reply]]
 IDEMPOTENCY_KEY = "idempotency_key"
-_PAGE = 1000
 _FIRST_WAIT_SECONDS = 1.0  # a command that ends sooner needs no progress
 _KEY_SCHEMA = {"type": "string", "description": "A repeated call with the same key is performed once."}
 
@@ -77,9 +76,10 @@ class Tool:
 async def _run(call: Call, request: t.RunArguments) -> m.Reply:
     executed = _narrowed(m.ExecCommand, request)
     executed = executed.model_copy(update={"wait": min(_FIRST_WAIT_SECONDS, request.wait_seconds), "output_bytes": 0})
-    began = await call.perform("exec_command", executed)
-    assert isinstance(began, m.ExecReply)
-    command = await watch(call, began.command_id, request.wait_seconds)
+    began = time.monotonic()
+    started = await call.perform("exec_command", executed)
+    assert isinstance(started, m.ExecReply)
+    command = await watch(call, started.command_id, request.wait_seconds - (time.monotonic() - began))
     found = await digest(call, command.id, request.max_tokens)
     listed = await call.service.artifacts.page(call.caller, m.SessionListRequest(session_id=command.session_id))
     kept = [item for item in listed.items if item.command_id == command.id]
@@ -100,17 +100,12 @@ async def _log_digest(call: Call, request: m.DigestLog) -> m.Reply:
 
 async def _session_logs(call: Call, request: t.SessionLogsArguments) -> m.Reply:
     call.require("digest_log", "list_commands")
-    last: deque[m.CommandReply] = deque(maxlen=request.limit)
-    after: int | None = 0
-    while after is not None:
-        page = m.SessionListRequest(session_id=request.session_id, after=after, limit=_PAGE)
-        listed = await call.service.commands.page(call.caller, page)
-        last.extend(listed.items)
-        after = listed.next_after
+    newest = m.SessionListRequest(session_id=request.session_id, limit=request.limit, order="newest")
+    listed = await call.service.commands.page(call.caller, newest)
     return t.SessionLogs(
         items=[
             t.CommandDigest(command=command, digest=await digest(call, command.id, request.max_tokens))
-            for command in last
+            for command in reversed(listed.items)
         ]
     )
 

@@ -17,8 +17,10 @@ from tests.running import ROOT
 from tests.surfaces.cli.conftest import Terminal
 
 
-@pytest.mark.parametrize("name", ["out/.bashrc", "there", "..", ""])
-def test_a_server_chooses_no_hidden_or_existing_file(
+@pytest.mark.parametrize(
+    "name", ["out/.bashrc", "there", "..", "", "-rf", "out/--help", "a\nb", "a\x1b[2J", "a\u202eb"]
+)
+def test_a_server_chooses_no_dangerous_or_existing_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     """Unless the user names the file."""

@@ -94,7 +94,8 @@ def test_a_session_from_its_opening_to_its_end(served: Served) -> None:
 
 def test_a_session_with_its_commands(served: Served) -> None:
     """Commands that come with a session are queued in their order, once under a key; they need their own scope."""
-    body = {"repository": "repo", "commit": "main", "commands": ["echo one > made", "cat made; exit 3"]}
+    lines = ["echo $WORD > made", "cat made; exit 3"]
+    body = {"repository": "repo", "commit": "main", "commands": lines, "env": {"WORD": "one"}, "cwd": "docs"}
     key = {"Idempotency-Key": "with commands"}
     opened = answered(served.admin.post("/sessions", json=body, headers=key), 201)
     assert answered(served.admin.post("/sessions", json=body, headers=key), 201) == opened

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import json
 import re
@@ -21,6 +22,7 @@ from debug_server.app.server import ServeOptions, serve
 from debug_server.errors import ConfigurationError
 from tests.certificates import self_signed
 from tests.running import eventually, lasting_port
+from tests.servers import serving
 from tests.surfaces.http.serving import SECONDS, Process, answered, open_local, refused
 from tests.surfaces.http.test_disconnects import TRANSPORTS, WRITER
 from tests.worktrees.places import small_remote
@@ -45,6 +47,22 @@ def secret(base: Path) -> str:
 def port() -> int:
     """One that stays the same across restarts."""
     return lasting_port()
+
+
+def test_followers_leave_connections_for_requests(tmp_path: Path) -> None:
+    """However few connections a server has, followers take three quarters of them, so that others can send requests."""
+    variables = {"DEBUG_SERVER_PATHS_ARTIFACTS": str(tmp_path / "data"), "DEBUG_SERVER_SERVER_MAX_CONNECTIONS": "12"}
+    with serving(tmp_path / "server", variables=variables) as server, contextlib.ExitStack() as stack:
+        head = f"GET /events/stream HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {server.token}\r\n\r\n"
+        followers = [
+            stack.enter_context(sockets.create_connection(("127.0.0.1", server.port), SECONDS)) for _ in range(12)
+        ]
+        for follower in followers:
+            follower.sendall(head.encode())
+        statuses = [follower.makefile("rb").readline().split()[1] for follower in followers]
+        assert sorted(statuses) == [b"200"] * 9 + [b"429"] * 3
+        headers = {"Authorization": f"Bearer {server.token}"}
+        assert httpx.get(f"{server.base_url}/whoami", headers=headers, timeout=SECONDS).status_code == 200
 
 
 def start_writer(client: httpx.Client, size: int) -> tuple[int, int]:

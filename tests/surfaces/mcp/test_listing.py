@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from debug_server.messages import ADMIN, OPERATIONS
 from debug_server.service import LOCAL
 from debug_server.surfaces.mcp.tools import TOOLS, Tool
 from debug_server.surfaces.mcp.toolsets import DEFAULT, Toolset, parse_toolsets, toolsets_of_query
+from tests.running import ROOT
 from tests.surfaces.mcp.peers import (
     Http,
     call,
@@ -84,6 +86,14 @@ def test_a_tool_of_an_admin_is_in_its_toolset_or_in_core() -> None:
     for tool in TOOLS.values():
         needs_admin = any(ADMIN in (OPERATIONS[name].scopes or ()) for name in tool.operations)
         assert needs_admin == (tool.toolset is Toolset.ADMIN) or tool.name == "repository_init"
+
+
+def test_the_page_names_the_toolsets() -> None:
+    """The table of the page has every toolset, and the tools of core."""
+    rows = re.findall(r"^\| `(\w+)` \| (.*) \|$", (ROOT / "docs" / "mcp.md").read_text(), re.MULTILINE)
+    assert [name for name, _ in rows][: len(Toolset)] == list(Toolset)
+    core = {name for name, tool in TOOLS.items() if tool.toolset is Toolset.CORE}
+    assert set(re.findall(r"`(\w+)`", dict(rows)["core"])) == core
 
 
 def test_toolsets_are_named() -> None:

@@ -59,13 +59,14 @@ async def _walk(transport: str, folder: Path) -> None:
         said = await ask("run", session_id=session, argv=["cat", "hello.txt"])
         assert "succeeded, exit code 0" in said and "patched" in said
         await _failure(ask, session)
-        assert "+patched" in await ask("session_diff", session_id=session)
+        await _changed(ask, session)
         await _cancelled(ask, session)
         assert "test_x" in await ask("session_logs", session_id=session)
         listed = await ask("session_commands", session_id=session)
         assert [re.findall(r"succeeded|failed|cancelled", line)[0] for line in listed.splitlines()] == [
             "succeeded",
             "failed",
+            "succeeded",
             "cancelled",
         ]
         assert f"of session {session}: cancelled" in (await ask("find_commands", limit=1)).splitlines()[0]
@@ -89,6 +90,20 @@ async def _failure(ask: Ask, session: int) -> None:
     assert "step 7\n" in await ask("read_log", command_id=command, grep="^step 7$", context=1)
     assert (await ask("read_log", command_id=command, tail=1)).startswith("FAILED tests/a.py::test_x")
     assert "FAILED tests/a.py::test_x" in await ask("log_digest", command_id=command, max_tokens=200)
+
+
+async def _changed(ask: Ask, session: int) -> None:
+    """The diff has the text of what changed, in parts if it is long, and no content of binary files."""
+    await ask("run", session_id=session, argv=["sh", "-c", "head -c 5000 /dev/urandom > raw.bin; seq 999 > numbers"])
+    whole = await ask("session_diff", session_id=session)
+    assert "+patched" in whole and "(binary content left out: " in whole and "+999" in whole
+    parts, offset = "", "0"
+    while offset:
+        part = await ask("session_diff", session_id=session, offset=int(offset), max_tokens=300)
+        text, _, offset = part.partition("\n[continue with offset=")
+        assert len(text) <= 4 * 300
+        parts, offset = parts + text, offset.rstrip("]")
+    assert parts == whole
 
 
 async def _cancelled(ask: Ask, session: int) -> None:

@@ -89,7 +89,14 @@ class RepositoryList(_message.Message):
     def __init__(self, items: _Optional[_Iterable[_Union[Repository, _Mapping]]] = ..., next_after: _Optional[int] = ...) -> None: ...
 
 class OpenSessionRequest(_message.Message):
-    __slots__ = ("repository", "commit_sha", "patch", "metadata", "requested_by", "expires_in", "manifests", "python", "commands", "extras", "groups")
+    __slots__ = ("repository", "commit_sha", "patch", "metadata", "requested_by", "expires_in", "manifests", "python", "commands", "extras", "groups", "env", "cwd")
+    class EnvEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
     REPOSITORY_FIELD_NUMBER: _ClassVar[int]
     COMMIT_SHA_FIELD_NUMBER: _ClassVar[int]
     PATCH_FIELD_NUMBER: _ClassVar[int]
@@ -101,6 +108,8 @@ class OpenSessionRequest(_message.Message):
     COMMANDS_FIELD_NUMBER: _ClassVar[int]
     EXTRAS_FIELD_NUMBER: _ClassVar[int]
     GROUPS_FIELD_NUMBER: _ClassVar[int]
+    ENV_FIELD_NUMBER: _ClassVar[int]
+    CWD_FIELD_NUMBER: _ClassVar[int]
     repository: str
     commit_sha: str
     patch: str
@@ -112,7 +121,9 @@ class OpenSessionRequest(_message.Message):
     commands: _containers.RepeatedScalarFieldContainer[str]
     extras: _containers.RepeatedScalarFieldContainer[str]
     groups: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, repository: _Optional[str] = ..., commit_sha: _Optional[str] = ..., patch: _Optional[str] = ..., metadata: _Optional[_Union[_struct_pb2.Struct, _Mapping]] = ..., requested_by: _Optional[str] = ..., expires_in: _Optional[float] = ..., manifests: _Optional[_Iterable[str]] = ..., python: _Optional[str] = ..., commands: _Optional[_Iterable[str]] = ..., extras: _Optional[_Iterable[str]] = ..., groups: _Optional[_Iterable[str]] = ...) -> None: ...
+    env: _containers.ScalarMap[str, str]
+    cwd: str
+    def __init__(self, repository: _Optional[str] = ..., commit_sha: _Optional[str] = ..., patch: _Optional[str] = ..., metadata: _Optional[_Union[_struct_pb2.Struct, _Mapping]] = ..., requested_by: _Optional[str] = ..., expires_in: _Optional[float] = ..., manifests: _Optional[_Iterable[str]] = ..., python: _Optional[str] = ..., commands: _Optional[_Iterable[str]] = ..., extras: _Optional[_Iterable[str]] = ..., groups: _Optional[_Iterable[str]] = ..., env: _Optional[_Mapping[str, str]] = ..., cwd: _Optional[str] = ...) -> None: ...
 
 class GetSessionRequest(_message.Message):
     __slots__ = ("session_id",)
