@@ -22,7 +22,6 @@ from debug_server.surfaces.cli.following import (
 )
 from debug_server.surfaces.cli.invocation import invocation
 from debug_server.surfaces.cli.limit_options import NO_LIMITS, LimitOptions, Require, with_limits
-from debug_server.surfaces.cli.log_lines import write_bytes
 from debug_server.surfaces.cli.output import Column, progress
 from debug_server.surfaces.cli.paging import DEFAULT_LIMIT, NEWEST, After, All, Limit, read_part, show_part
 from debug_server.surfaces.cli.remotes import Repository, chosen_repository, manifests_of
@@ -135,67 +134,6 @@ def run(
         )
         progress(f"opening a workspace of {known.name} at {commit}")
         raise typer.Exit(run_and_follow(backend, call.output(), lambda: [backend.send(request).command]))
-
-
-@app.command("exec", context_settings={"allow_interspersed_args": False})
-@with_limits
-def run_to_its_end(
-    context: typer.Context,
-    argv: Argv,
-    session: Annotated[int | None, typer.Option(metavar="SESSION", help="the session to run in")] = None,
-    repository: Annotated[
-        str | None, typer.Option("--repo", "--repository", metavar="NAME", help="run in a new workspace of it")
-    ] = None,
-    commit: Annotated[str | None, typer.Option(help="branch, tag or commit; default: HEAD")] = None,
-    patch: Annotated[Path | None, typer.Option(metavar="FILE", help="a patch to apply; - is stdin")] = None,
-    manifest: Manifests = None,
-    python: Python = None,
-    extra: Extras = None,
-    group: Groups = None,
-    cwd: Cwd = None,
-    env: Variables = None,
-    secret: Secrets = None,
-    artifact: Artifacts = None,
-    limit_options: LimitOptions = NO_LIMITS,
-    require: Require = None,
-) -> None:
-    """Run a command and print its output once it has ended, in one request. Exit with its status.
-
-    It runs in a session, in a new workspace of a repository, or without either in a new empty folder.
-
-    Example: debug-server command exec --session 3 -- pytest -q
-    """
-    call = invocation(context)
-    output = call.output()
-    request = calls.exec_command(
-        argv,
-        session_id=session,
-        repository=repository,
-        commit_sha=commit,
-        patch=patch_text(patch),
-        manifests=manifest or [],
-        python=python,
-        extras=extra or [],
-        groups=group or [],
-        cwd=cwd,
-        env=given_variables(env, secret),
-        limits=limit_options.limits(),
-        require=listed(require),
-        secrets=secret or [],
-        artifacts=artifact or [],
-        on_disconnect="cancel",  # Ctrl-C ends the connection
-    )
-    with call.backend() as backend:
-        reply = backend.send(request)
-        show = partial(backend.send, calls.get_command(reply.command_id))
-        if not reply.ended or (reply.left_out and not output.as_json):
-            raise typer.Exit(run_and_follow(backend, output, lambda: [show()]))
-        if output.as_json:
-            output.record(reply)
-        else:
-            write_bytes(1, reply.stdout)
-            write_bytes(2, reply.stderr)
-        raise typer.Exit(status_of(show()) if reply.exit_code is None else reply.exit_code)
 
 
 @app.command("list")

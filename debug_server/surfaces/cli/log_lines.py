@@ -23,22 +23,15 @@ class RawLog:
     def write(self, piece: LogPiece) -> None:
         """One piece."""
         target = 1 if piece.stream == "stdout" else 2
-        if target not in self._closed and not write_bytes(target, piece.data):
+        view = memoryview(piece.data)
+        try:
+            while view and target not in self._closed:
+                view = view[os.write(target, view) :]
+        except BrokenPipeError:
             self._closed.add(target)
 
     def finish(self) -> None:
         """Does nothing: raw output is not buffered."""
-
-
-def write_bytes(target: int, data: bytes) -> bool:
-    """Write to file descriptor 1 or 2; False if its reader has closed it."""
-    view = memoryview(data)
-    try:
-        while view:
-            view = view[os.write(target, view) :]
-    except BrokenPipeError:
-        return False
-    return True
 
 
 class LineLog:

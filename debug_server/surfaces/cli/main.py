@@ -32,7 +32,7 @@ COMMANDS = {
     "server": ("server", "Set up a server for a repository."),
     "repo": ("repo", "Registered git remotes: add, list, show, remove."),
     "session": ("session", "Workspaces: create, list, show, logs, debug, diff, reset, fork, close."),
-    "command": ("command", "Commands in sessions: submit, run, exec, list, show, cancel, signal, stdin, wait."),
+    "command": ("command", "Commands in sessions: submit, run, list, show, cancel, signal, stdin, wait."),
     "tasks": ("tasks", "Host tasks: serve, submit, list, get, wait, cancel, logs."),
     "logs": ("logs", "Print or follow the output of a command."),
     "env": ("env", "Shared environments of this machine: list, verify, gc."),
@@ -53,9 +53,8 @@ EXIT_STATUSES = """\
 Example: debug-server run -- pytest -q. Every command has its own help: debug-server run -h.
 
 Exit status: 0 success; 1 not found, conflict or unhealthy; 2 invalid value; 75 try again later; 77 not allowed;
-130 interrupted. run, command run, command exec, command wait and --follow exit with the command's status, or with 123
-if it exceeded a limit, 124 if it timed out, 125 if debug-server failed, 127 if it could not start, 128 + n for signal
-n."""
+130 interrupted. run, command run, command wait and --follow exit with the command's status, or with 123 if it
+exceeded a limit, 124 if it timed out, 125 if debug-server failed, 127 if it could not start, 128 + n for signal n."""
 INTERRUPTED = 130
 _SUGGESTIONS = 3
 

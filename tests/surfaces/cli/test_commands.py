@@ -239,22 +239,3 @@ def test_server_init_saves_the_token(server: ServerProcess, tmp_path: Path) -> N
     shown = terminal("--json", "repo", "show", "tool").json
     assert shown["settings"] == {"manifests": ["requirements.txt"]}
     assert (tmp_path / "home" / "config.toml").stat().st_mode & 0o777 == 0o600
-
-
-def test_exec_in_each_place(terminal: Terminal, project: Callable[[], str]) -> None:
-    """In a session, a workspace and an empty folder: output on its streams, and the command's exit status."""
-    name = project()
-    session = terminal("session", "create", "--repository", name, "--commit", "main").out.split()[1]
-    terminal("command", "exec", "--session", session, "--", "sh", "-c", "echo new > made")
-    done = terminal("command", "exec", "--session", session, "--", "sh", "-c", "cat made; echo e >&2; exit 3")
-    assert (done.status, done.out, done.err) == (3, "new\n", "e\n")
-    done = terminal("command", "exec", "--repo", name, "--", "sh", "-c", "ls; printf 'gr\\303\\274n'")
-    assert (done.status, "made" in done.out, done.out.endswith("grün")) == (0, False, True)
-    assert terminal("command", "exec", "--", "ls", "-A").out == ""
-    assert terminal("command", "exec", "--timeout", "0.2", "--", "sleep", "1000").status == 124
-    told = terminal("command", "exec", "--json", "--", "echo", "x").json
-    assert (told["stdout"], told["exit_code"], told["ended"]) == ("x\n", 0, True)
-    long = terminal("command", "exec", "--", "seq", "60000")
-    assert long.out == "".join(f"{number}\n" for number in range(1, 60_001))
-    assert terminal("command", "exec", "--commit", "main", "--", "true").status == 2
-    terminal("session", "close", session)
