@@ -71,7 +71,7 @@ def remove_repository(name: str) -> Call[r.Message]:
 
 def open_session(
     repository: str,
-    commit_sha: str,
+    commit_sha: str = "HEAD",
     *,
     patch: str | None = None,
     metadata: Mapping[str, Any] | None = None,
@@ -279,6 +279,7 @@ def exec_command(
     on_disconnect: str | None = None,
     output_bytes: int | None = None,
     merged: bool = False,
+    digest: bool = False,
     key: str | None = None,
 ) -> Call[r.ExecReply]:
     """Run a command, wait at most ``wait`` seconds for its end, and return its output.
@@ -316,6 +317,7 @@ def exec_command(
         on_disconnect=on_disconnect,
         output_bytes=output_bytes,
         merged=merged or None,
+        digest=digest or None,
     )
     limit = {} if timeout is None else {"timeout": timeout}
     return replace(call, fields={**call.fields, **limit}, timeout=wait, key=key)

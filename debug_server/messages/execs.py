@@ -24,6 +24,7 @@ from debug_server.messages.base import (
     Text,
 )
 from debug_server.messages.commands import CommandRequest, StartRun
+from debug_server.messages.digest import Digest
 
 MAX_OUTPUT_BYTES = 8 << 20  # of each end of each stream: an answer is held in memory
 MAX_WAIT = 3600.0
@@ -32,6 +33,7 @@ DEFAULT_STREAM_WAIT = MAX_WAIT  # heartbeats keep a stream open
 Encoding = Literal["utf-8", "base64"]
 # Bytes, which JSON carries as text, or as base64 if they are not UTF-8.
 _Data = Annotated[bytes, WithJsonSchema({"type": "string"})]
+_ANSWER_FIELDS = ("wait", "on_disconnect", "output_bytes", "merged", "digest")
 _WORKSPACE_FIELDS = ("commit_sha", "patch", "manifests", "python", "extras", "groups")
 
 
@@ -64,6 +66,7 @@ class ExecCommand(CommandRequest, CommitRequest):
         int, Field(ge=0, le=MAX_OUTPUT_BYTES, description="Most bytes of the start and of the end of each stream.")
     ] = 1 << 16
     merged: Annotated[bool, Field(description="Also answer with both streams in the order of writing.")] = False
+    digest: Annotated[bool, Field(description="Also answer with a digest of the log.")] = False
 
     @model_validator(mode="after")
     def _check_place(self) -> Self:
@@ -83,9 +86,7 @@ class ExecCommand(CommandRequest, CommitRequest):
 
     def without_wait(self) -> ExecCommand:
         """The same command, whatever its answer is to have: what an idempotency key stands for."""
-        return self.model_copy(
-            update={"wait": None, "on_disconnect": "continue", "output_bytes": 1 << 16, "merged": False}
-        )
+        return self.model_copy(update={name: type(self).model_fields[name].default for name in _ANSWER_FIELDS})
 
     def as_run(self) -> StartRun:
         """The same command as a run in a workspace of the repository."""
@@ -162,6 +163,7 @@ class ExecReply(Reply):
     log_bytes: int
     merged: list[OutputPiece] | None  # in the order in which it was written; None if it was not requested
     left_out: list[LeftOut]
+    digest: Digest | None = None  # of the whole log; None if it was not requested
 
     @field_serializer("stdout", "stdout_tail", when_used="json")
     def _encode_stdout(self, data: bytes) -> str:

@@ -60,6 +60,7 @@ _FIELDS = _rows(
         "data": "What happened, in detail.",
         "default_branch": ("The branch that is meant where none is named; by default the remote's.", "main"),
         "description": ("A note for people.", "the web shop"),
+        "digest": "The digest of the whole log, if it was requested.",
         "directory": "The directory of the server's machine in which it runs, for a run without a repository.",
         "encoding": ("How bytes travel: as text, or as base64, which is exact.", "base64"),
         "end": "The offset after its last byte.",

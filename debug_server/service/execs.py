@@ -68,7 +68,7 @@ class ExecVerbs(Verbs):
         """Run a command and answer when it has ended or the wait is over."""
         deadline = time.monotonic() + (request.wait or DEFAULT_WAIT)
         command = await self._begin_and_wait(caller, request, idempotency_key, deadline)
-        return await self._answer(command, request)
+        return await self._answer(caller, command, request)
 
     async def _begin_and_wait(
         self, caller: Caller, request: m.ExecCommand, key: str | None, deadline: float
@@ -102,7 +102,7 @@ class ExecVerbs(Verbs):
                                 break
                             yield piece
                 command = await self._wait(caller, command, deadline)
-        yield await self._answer(command, request)
+        yield await self._answer(caller, command, request)
 
     async def _wait(self, caller: Caller, command: Command, deadline: float) -> Command:
         with self._counted(command):
@@ -224,12 +224,17 @@ class ExecVerbs(Verbs):
 
     # -- the answer -----------------------------------------------------------------------------------------------
 
-    async def _answer(self, command: Command, request: m.ExecCommand) -> m.ExecReply:
+    async def _answer(self, caller: Caller, command: Command, request: m.ExecCommand) -> m.ExecReply:
         size = views.log_bytes(command)
         if size == 0:
-            return _reply(command, LogEnds(), size, merged=request.merged)
-        read = partial(_read_and_reply, command, request, size)
-        return read() if size <= _READ_IN_EVENT_LOOP else await self._call(read)
+            reply = _reply(command, LogEnds(), size, merged=request.merged)
+        else:
+            read = partial(_read_and_reply, command, request, size)
+            reply = read() if size <= _READ_IN_EVENT_LOOP else await self._call(read)
+        if request.digest:
+            digest = await self._logs.digest(caller, m.DigestLog(command_id=command.id))
+            reply = reply.model_copy(update={"digest": digest})
+        return reply
 
 
 def _read_and_reply(command: Command, request: m.ExecCommand, size: int) -> m.ExecReply:

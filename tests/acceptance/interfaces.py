@@ -260,7 +260,8 @@ class Cli(Interface):
         return str((await self._ask("command", "cancel", command))["status"])
 
     async def artifact(self, session: int, name: str) -> bytes:
-        (number,) = [item["id"] for item in await self._ask("artifact", "list", session) if item["name"] == name]
+        listed = (await self._ask("artifact", "list", session))["items"]
+        (number,) = [item["id"] for item in listed if item["name"] == name]
         target = self._folder / f"artifact-{number}"
         await self._run("artifact", "download", session, number, "--output", target)
         return target.read_bytes()

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import httpx
 
@@ -219,7 +220,10 @@ def _tasks_by_name(uid: int) -> Counter[str]:
 
 
 def exactly_once(setup: AttackSetup) -> Iterator[str]:
-    """Clients that repeat a request under its key until it is answered get one command, which starts once."""
+    """Clients that repeat a request under its key until it is answered get one command, which starts once.
+
+    Some start runs; others exec, in a workspace, in a folder and in a session, and get its output each time.
+    """
     clients, kills = (5, 3) if setup.short else (20, 30)
     journal = setup.root / "journal"
     journal.mkdir()
@@ -254,35 +258,63 @@ def exactly_once(setup: AttackSetup) -> Iterator[str]:
             ends = _ends(client)
         if again := {number: count for number, count in ends.items() if count != 1}:
             yield f"commands with more than one end: {again}"
+        for place in _PLACES:
+            if not any(one.numbers for one in repeaters if one.place == place):
+                yield f"no client got an answer in a {place}"
         setup.say(f"exactly once: {len(asked)} commands, {clients} clients, {kills} kills")
 
 
+_PLACES = ("run", "workspace", "folder", "session")
+
+
 class _Repeater(threading.Thread):
-    """A client that submits one command after the other, each under a key, until it is answered."""
+    """A client that runs one command after the other, each under a key, until it is answered."""
 
     def __init__(self, server: Target, journal: Path, number: int, ended: threading.Event) -> None:
         super().__init__(name=f"client-{number}", daemon=True)
         self._server, self._journal, self._ended = server, journal, ended
+        self.place = _PLACES[number % len(_PLACES)]
         self.numbers: dict[str, set[int]] = {}
         self.failure: str | None = None
 
     def run(self) -> None:
         count = 0
-        while not self._ended.is_set() and self.failure is None:
-            key = f"{self.name}-{count}"
-            try:
-                self.numbers[key] = {self._submit(key), self._submit(key)}
-            except AssertionError as error:
-                self.failure = str(error)
-            count += 1
+        try:
+            path, body = self._request()
+            while not self._ended.is_set():
+                key = f"{self.name}-{count}"
+                self.numbers[key] = {self._answered(path, body, key), self._answered(path, body, key)}
+                count += 1
+        except AssertionError as error:
+            self.failure = str(error)
 
-    def _submit(self, key: str) -> int:
-        body = {**COMMIT, "argv": ["sh", "-c", f"echo x >> {self._journal}/{key}; sleep 0.2"]}
+    def _request(self) -> tuple[str, dict[str, Any]]:
+        """The path of this client's requests, and what their bodies have beside argv."""
+        if self.place == "run":
+            return "/runs", COMMIT
+        if self.place == "session":
+            session = self._ask("/sessions", COMMIT, f"{self.name}-session")["id"]
+            return f"/sessions/{session}/exec", {"wait": 5}
+        return "/exec", {"wait": 5, **(COMMIT if self.place == "workspace" else {})}
+
+    def _answered(self, path: str, body: dict[str, Any], key: str) -> int:
+        """The number of the command; of one that exec runs, once its answer has come and is right."""
+        argv = ["sh", "-c", f"echo x >> {self._journal}/{key}; sleep 0.2; echo {key}"]
+        while True:
+            found = self._ask(path, {**body, "argv": argv}, key)
+            if self.place == "run":
+                return command_number(found)
+            if found["ended"]:
+                assert (found["exit_code"], found["stdout"]) == (0, f"{key}\n"), f"{key} is answered with {found}"
+                return int(found["command_id"])
+
+    def _ask(self, path: str, body: dict[str, Any], key: str) -> dict[str, Any]:
         while True:
             with contextlib.suppress(httpx.HTTPError), self._server.client(timeout=10) as client:
-                answer = client.post("/runs", json=body, headers={"Idempotency-Key": key})
+                answer = client.post(path, json=body, headers={"Idempotency-Key": key})
                 if answer.is_success:
-                    return command_number(answer.json())
+                    found: dict[str, Any] = answer.json()
+                    return found
                 if answer.status_code not in (429, 502, 503):
                     said = self._server.log.read_text()[-3000:]
                     raise AssertionError(f"{key}: {answer.status_code} {answer.text}, and its log ends with {said}")

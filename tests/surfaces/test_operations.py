@@ -18,10 +18,9 @@ from debug_server.surfaces.mcp.tools import OPERATIONS_WITHOUT_TOOL, TOOLS
 from tests.running import ROOT
 from tests.surfaces.http.serving import open_local
 
-# The command line has no command for these, because:
+# The command line has no command for this, because:
 WITHOUT_COMMAND = {
     "read_log": "`logs` follows or copies the stored log from any offset, which needs no pages",
-    "exec_command": "`run` and `command run` do the same with a live log, which a person wants to see",
 }
 RPCS_OF_BYTES = {"FetchArtifact", "FetchDiff"}  # as the two formats of HTTP that send files
 

@@ -22,6 +22,7 @@ from debug_server.runner.keeper.containment import Containment, choose
 from debug_server.runner.keeper.frames import NO_KEEPER
 from debug_server.runner.keeper.linux import become_subreaper, boot_id, set_process_name, start_time
 from debug_server.runner.keeper.serve import serve
+from debug_server.runner.keeper.spare import install_handlers
 from debug_server.runner.keeper.tree import Tree, children, descendants, send_signal, stop_then_kill
 
 TYPE_CHECKING = False
@@ -46,7 +47,7 @@ class ForkServer:
     def run(self) -> None:
         """Serve until the server and every keeper are gone."""
         wakeup_read, wakeup_write = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
-        signal.signal(signal.SIGCHLD, lambda *_: None)
+        install_handlers()
         signal.set_wakeup_fd(wakeup_write, warn_on_full_buffer=False)
         while self._connection is not None or self._keepers or self._dying or self._orphans:
             busy = self._dying or self._orphans

@@ -13,6 +13,7 @@ from debug_server.runner.keeper.tree import (
     Tree,
     descendants,
     has_children,
+    has_zombies,
     send_signal,
     stop_then_kill,
 )
@@ -21,7 +22,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-_GROUP_KILLS = 20  # after so many, look for processes outside although the group is not empty
+_GROUP_KILLS = 20  # after so many, look for processes outside although some of the group are left or not reaped
 _NO_GROUP_BELOW = 2  # links of a directory without directories
 _MAX_CHARGED_BYTES = 1 << 20
 _FLAGS = 6  # index of the flags in the result of ``stat_fields``
@@ -70,7 +71,8 @@ class GroupTree(Tree):
         self.kill_group()
         self._kills += 1
         # A look at each process below the keeper: with 200 of them it takes longer than they take to end.
-        if self._keeper and (self.group_empty() or self._kills > _GROUP_KILLS):
+        only_outside = self.group_empty() and not has_zombies()
+        if self._keeper and (only_outside or self._kills > _GROUP_KILLS):
             stop_then_kill(lambda: self._outside(self.members()))
 
     def kill_group(self) -> None:

@@ -22,6 +22,7 @@ _SYS_OPEN_TREE, _SYS_MOVE_MOUNT, _SYS_MOUNT_SETATTR = 428, 429, 442  # the same 
 _OPEN_TREE_CLONE, _MOVE_MOUNT_F_EMPTY_PATH = 1, 4
 _AT_FDCWD, _AT_RECURSIVE = -100, 0x8000
 _SIGCHLD = 17
+_READ = 1 << 16
 
 
 class _CloneArgs(ctypes.Structure):
@@ -155,6 +156,18 @@ def boot_id() -> str:
     """The id of this boot: a pid of another boot is another process."""
     with open("/proc/sys/kernel/random/boot_id") as file:
         return file.read().strip()
+
+
+def read_file(path: str) -> bytes:
+    """A file of /proc; a third of the time of ``open``."""
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        data = b""
+        while piece := os.read(fd, _READ):
+            data += piece
+    finally:
+        os.close(fd)
+    return data
 
 
 def start_time(pid: int) -> int | None:

@@ -35,6 +35,7 @@ from debug_server.runner.keeper.linux import (
 WORKSPACE = b"debug-server"  # the mount source of workspace overlays
 _CGROUP_ROOT = b"/sys/fs/cgroup"
 _READ = 1 << 16
+_LOOK_EVERY = 1000  # milliseconds: on a machine with containers the mounts change all the time, and their list is long
 _OCTAL = re.compile(rb"\\([0-7]{3})")
 
 
@@ -51,7 +52,7 @@ class Mounts:
         self._others: list[bytes] = []  # the lines of all mounts that are no workspaces
         self._template = -1  # a descriptor of a namespace without workspaces
         self._template_of: list[bytes] = []  # the other mounts that it was made of
-        self._attaches = _can_attach()
+        self._attaches = can_attach()
 
     def prepare(self) -> None:
         """Read the list of mounts ahead of ``enter``.
@@ -97,16 +98,17 @@ class Mounts:
         """Wait until ``fd`` can be read. Drop the template when a mount that it may have is removed meanwhile."""
         if self._template < 0:
             return
-        poll = select.poll()
-        poll.register(fd, select.POLLIN)
-        poll.register(self._list, select.POLLERR | select.POLLPRI)
+        orders, anything = select.poll(), select.poll()
+        for poll in (orders, anything):
+            poll.register(fd, select.POLLIN)
+        anything.register(self._list, select.POLLERR | select.POLLPRI)
         while self._template >= 0:
-            ready = [number for number, _ in poll.poll()]
+            ready = [number for number, _ in anything.poll()]
             if self._list in ready:
                 self._read()
                 if self._others != self._template_of:
                     self._drop_template()
-            if fd in ready:
+            if fd in ready or orders.poll(_LOOK_EVERY):
                 return
 
     def _make_template(self) -> None:
@@ -201,7 +203,7 @@ def _unescape(point: bytes) -> bytes:
 
 
 @functools.cache
-def _can_attach() -> bool:
+def can_attach() -> bool:
     """Whether a copy of a mount can be attached elsewhere: since Linux 5.2, by a privileged process."""
     try:
         os.close(clone_mounts(b"/"))

@@ -12,7 +12,7 @@ import os
 import signal
 from collections.abc import Callable, Collection
 
-from debug_server.runner.keeper.linux import is_alive, stat_fields
+from debug_server.runner.keeper.linux import is_alive, read_file, stat_fields
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 MARKER = "DEBUG_SERVER_RUN"
 _STOP_PASSES = 10
+_LINKS_OF_ONE_THREAD = 3  # of /proc/PID/task; cheaper than to list it
 
 
 def send_signal(pid: int, number: int) -> None:
@@ -59,14 +60,15 @@ def descendants(root: int, known: Collection[int] = ()) -> list[int]:
 def children(pid: int) -> list[int]:
     """The children of a process, zombies too; may miss some while others end."""
     result: list[int] = []
+    tasks = f"/proc/{pid}/task"
     try:
-        tasks = os.listdir(f"/proc/{pid}/task")
+        single = os.stat(tasks).st_nlink == _LINKS_OF_ONE_THREAD
+        names = [str(pid)] if single else os.listdir(tasks)
     except OSError:
         return result
-    for task in tasks:  # children are listed under the thread that forked them
+    for name in names:  # children are listed under the thread that forked them
         try:
-            with open(f"/proc/{pid}/task/{task}/children") as file:
-                result += map(int, file.read().split())
+            result += map(int, read_file(f"{tasks}/{name}/children").split())
         except OSError:
             continue
     return result
@@ -125,6 +127,14 @@ def has_children() -> bool:
     except ChildProcessError:
         return False
     return True
+
+
+def has_zombies() -> bool:
+    """Whether this process has children that have ended and were not reaped."""
+    try:
+        return os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+    except ChildProcessError:
+        return False
 
 
 class NamespaceTree(Tree):

@@ -26,6 +26,7 @@ COMMANDS = {
     "ps": ("ps", "The commands that run or wait now."),
     "history": ("history", "The commands that have ended, newest first."),
     "rerun": ("rerun", "Run an earlier command again."),
+    "exec": ("exec", "Run a command and print its output when it has ended."),
     "serve": ("serve", "Serve HTTP, WebSockets and gRPC."),
     "gateway": ("gateway", "Serve only the OpenAI-compatible API: serve."),
     "server": ("server", "Set up a server for a repository."),

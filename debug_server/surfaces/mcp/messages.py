@@ -27,6 +27,7 @@ NOT_OF_RUN = {
     "wait": "use wait_seconds",
     "output_bytes": "use max_tokens",
     "merged": "the log has both streams: use read_log",
+    "digest": "the answer always has it",
     "on_disconnect": "the command continues: use cancel_command",
 }
 

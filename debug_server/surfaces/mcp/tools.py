@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -113,7 +114,7 @@ async def _session_logs(call: Call, request: t.SessionLogsArguments) -> m.Reply:
 async def _diff(call: Call, request: t.DiffArguments) -> m.Reply:
     diff = await call.perform("diff_session", m.SessionRef(session_id=request.session_id))
     assert isinstance(diff, m.SessionDiff)
-    return t.DiffPart.of(diff, request)
+    return await asyncio.to_thread(t.DiffPart.of, diff, request)  # a patch may have many megabytes
 
 
 def _narrowed(kind: type[R], request: m.Request) -> R:
@@ -143,7 +144,6 @@ def _default_toolset(operation: str) -> Toolset:
 def _of(operation: str, name: str, *, note: str = "", toolset: Toolset | None = None, **options: Any) -> Tool:
     """A tool that performs one operation."""
     row = OPERATIONS[operation]
-    takes_key = not row.idempotent
     return Tool(
         **{
             "name": name,
@@ -153,8 +153,9 @@ def _of(operation: str, name: str, *, note: str = "", toolset: Toolset | None = 
             "operations": (operation,),
             "toolset": toolset or _default_toolset(operation),
             "read_only": row.route.method == "GET",
+            "destructive": row.route.method == "DELETE",
             "idempotent": row.idempotent,
-            "takes_key": takes_key,
+            "takes_key": not row.idempotent,
             **options,
         }
     )
@@ -213,7 +214,7 @@ _ALL = [
     ),
     _core("diff_session", "session_diff", request=t.DiffArguments, run=_diff),
     _core("reset_session", "session_reset", note="Changes are lost.", destructive=True, idempotent=True, unlisted=_KEY),
-    _core("close_session", "session_close", note="Changes are lost.", destructive=True),
+    _core("close_session", "session_close", note="Changes are lost."),
     _core("debug_session", "session_debug", **_RUNS_PROGRAMS),
     _core("register_repository", "repository_init", idempotent=True, open_world=True, unlisted=_KEY),
     _core("list_repositories", "repository_list"),
@@ -232,10 +233,8 @@ _ALL = [
         request=t.ReadArtifactArguments,
         run=read_part,
     ),
-    _of("remove_repository", "remove_repository", destructive=True),
     _of("restart_worker", "restart_worker", destructive=True),
     _of("stop_worker", "stop_worker", destructive=True),
-    _of("revoke_token", "revoke_token", destructive=True),
 ]
 
 _performed = {operation for tool in _ALL for operation in tool.operations} | OPERATIONS_WITHOUT_TOOL.keys()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import grpc
 
 from tests.surfaces.grpc.conftest import Play
@@ -149,5 +151,29 @@ def test_a_run_opens_and_closes_by_itself(play: Play) -> None:
         events.cancel()
         listed = (await served.admin.ask("ReadEvents", command_id=run.command.id)).items
         assert "command.finished" in [item.kind for item in listed]
+
+    play(scene)
+
+
+def test_exec_answers_with_the_bytes(play: Play) -> None:
+    """Exit code, both streams as they are, a digest, and what is left out; in a session and in a folder."""
+
+    async def scene(served: Served) -> None:
+        script = "printf '\\377\\000'; echo e >&2; exit 3"
+        session = await served.session()
+        places: list[dict[str, Any]] = [{"session_id": session}, {}]
+        for place in places:
+            done = await served.admin.ask(
+                "ExecCommand", argv=["sh", "-c", script], wait=90, merged=True, digest=True, **place
+            )
+            assert (done.ended, done.exit_code, done.exit_reason) == (True, 3, "nonzero_exit")
+            assert (done.stdout, done.stderr, done.stdout_encoding) == (b"\xff\x00", b"e\n", "base64")
+            assert sorted((piece.stream, piece.data) for piece in done.merged) == [
+                ("stderr", b"e\n"),
+                ("stdout", b"\xff\x00"),
+            ]
+            assert done.digest.end == 4 and not done.left_out
+        cut = await served.admin.ask("ExecCommand", argv=["seq", "1000"], wait=90, output_bytes=4)
+        assert (cut.stdout, cut.stdout_tail, cut.left_out[0].bytes) == (b"1\n2\n", b"000\n", 3893 - 8)
 
     play(scene)

@@ -115,6 +115,14 @@ def test_the_ends_of_long_output(served: Served) -> None:
     assert execute(served, "echo", "x", output_bytes=0)["stdout"] == ""
 
 
+def test_a_digest_on_request(served: Served) -> None:
+    """Of the whole log, also of what the answer leaves out; of a command without output, too."""
+    found = execute(served, "sh", "-c", "seq 1000; echo 'error: no'; seq 1000", output_bytes=0, digest=True)
+    assert found["digest"]["first_error"]["text"] == "error: no" and found["digest"]["lines"] == 2001
+    assert execute(served, "true", digest=True)["digest"]["lines"] == 0
+    assert execute(served, "true")["digest"] is None
+
+
 def test_the_timeout_is_the_commands(served: Served) -> None:
     """It ends the command; by its other name too, but not by both."""
     found = execute(served, "sleep", "1000", timeout=0.2)

@@ -423,7 +423,7 @@ class StartRunRequest(_message.Message):
     def __init__(self, repository: _Optional[str] = ..., commit_sha: _Optional[str] = ..., patch: _Optional[str] = ..., argv: _Optional[_Iterable[str]] = ..., cwd: _Optional[str] = ..., env: _Optional[_Mapping[str, str]] = ..., log_name: _Optional[str] = ..., limits: _Optional[_Union[Limits, _Mapping]] = ..., require: _Optional[_Iterable[str]] = ..., artifacts: _Optional[_Iterable[str]] = ..., tty: _Optional[bool] = ..., stdin: _Optional[bool] = ..., priority: _Optional[int] = ..., manifests: _Optional[_Iterable[str]] = ..., python: _Optional[str] = ..., metadata: _Optional[_Union[_struct_pb2.Struct, _Mapping]] = ..., extras: _Optional[_Iterable[str]] = ..., groups: _Optional[_Iterable[str]] = ..., secrets: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class ExecCommandRequest(_message.Message):
-    __slots__ = ("argv", "session_id", "repository", "commit_sha", "patch", "manifests", "python", "extras", "groups", "metadata", "cwd", "env", "log_name", "limits", "require", "secrets", "artifacts", "tty", "stdin", "priority", "timeout", "wait", "on_disconnect", "output_bytes", "merged")
+    __slots__ = ("argv", "session_id", "repository", "commit_sha", "patch", "manifests", "python", "extras", "groups", "metadata", "cwd", "env", "log_name", "limits", "require", "secrets", "artifacts", "tty", "stdin", "priority", "timeout", "wait", "on_disconnect", "output_bytes", "merged", "digest")
     class EnvEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -456,6 +456,7 @@ class ExecCommandRequest(_message.Message):
     ON_DISCONNECT_FIELD_NUMBER: _ClassVar[int]
     OUTPUT_BYTES_FIELD_NUMBER: _ClassVar[int]
     MERGED_FIELD_NUMBER: _ClassVar[int]
+    DIGEST_FIELD_NUMBER: _ClassVar[int]
     argv: _containers.RepeatedScalarFieldContainer[str]
     session_id: int
     repository: str
@@ -481,10 +482,11 @@ class ExecCommandRequest(_message.Message):
     on_disconnect: str
     output_bytes: int
     merged: bool
-    def __init__(self, argv: _Optional[_Iterable[str]] = ..., session_id: _Optional[int] = ..., repository: _Optional[str] = ..., commit_sha: _Optional[str] = ..., patch: _Optional[str] = ..., manifests: _Optional[_Iterable[str]] = ..., python: _Optional[str] = ..., extras: _Optional[_Iterable[str]] = ..., groups: _Optional[_Iterable[str]] = ..., metadata: _Optional[_Union[_struct_pb2.Struct, _Mapping]] = ..., cwd: _Optional[str] = ..., env: _Optional[_Mapping[str, str]] = ..., log_name: _Optional[str] = ..., limits: _Optional[_Union[Limits, _Mapping]] = ..., require: _Optional[_Iterable[str]] = ..., secrets: _Optional[_Iterable[str]] = ..., artifacts: _Optional[_Iterable[str]] = ..., tty: _Optional[bool] = ..., stdin: _Optional[bool] = ..., priority: _Optional[int] = ..., timeout: _Optional[float] = ..., wait: _Optional[float] = ..., on_disconnect: _Optional[str] = ..., output_bytes: _Optional[int] = ..., merged: _Optional[bool] = ...) -> None: ...
+    digest: bool
+    def __init__(self, argv: _Optional[_Iterable[str]] = ..., session_id: _Optional[int] = ..., repository: _Optional[str] = ..., commit_sha: _Optional[str] = ..., patch: _Optional[str] = ..., manifests: _Optional[_Iterable[str]] = ..., python: _Optional[str] = ..., extras: _Optional[_Iterable[str]] = ..., groups: _Optional[_Iterable[str]] = ..., metadata: _Optional[_Union[_struct_pb2.Struct, _Mapping]] = ..., cwd: _Optional[str] = ..., env: _Optional[_Mapping[str, str]] = ..., log_name: _Optional[str] = ..., limits: _Optional[_Union[Limits, _Mapping]] = ..., require: _Optional[_Iterable[str]] = ..., secrets: _Optional[_Iterable[str]] = ..., artifacts: _Optional[_Iterable[str]] = ..., tty: _Optional[bool] = ..., stdin: _Optional[bool] = ..., priority: _Optional[int] = ..., timeout: _Optional[float] = ..., wait: _Optional[float] = ..., on_disconnect: _Optional[str] = ..., output_bytes: _Optional[int] = ..., merged: _Optional[bool] = ..., digest: _Optional[bool] = ...) -> None: ...
 
 class ExecResult(_message.Message):
-    __slots__ = ("command_id", "session_id", "status", "ended", "exit_code", "exit_reason", "message", "created_at", "started_at", "finished_at", "queued_seconds", "wall_seconds", "cpu_seconds", "stdout", "stderr", "stdout_tail", "stderr_tail", "stdout_encoding", "stderr_encoding", "stdout_bytes", "stderr_bytes", "log_bytes", "merged", "left_out")
+    __slots__ = ("command_id", "session_id", "status", "ended", "exit_code", "exit_reason", "message", "created_at", "started_at", "finished_at", "queued_seconds", "wall_seconds", "cpu_seconds", "stdout", "stderr", "stdout_tail", "stderr_tail", "stdout_encoding", "stderr_encoding", "stdout_bytes", "stderr_bytes", "log_bytes", "merged", "left_out", "digest")
     COMMAND_ID_FIELD_NUMBER: _ClassVar[int]
     SESSION_ID_FIELD_NUMBER: _ClassVar[int]
     STATUS_FIELD_NUMBER: _ClassVar[int]
@@ -509,6 +511,7 @@ class ExecResult(_message.Message):
     LOG_BYTES_FIELD_NUMBER: _ClassVar[int]
     MERGED_FIELD_NUMBER: _ClassVar[int]
     LEFT_OUT_FIELD_NUMBER: _ClassVar[int]
+    DIGEST_FIELD_NUMBER: _ClassVar[int]
     command_id: int
     session_id: int
     status: str
@@ -533,7 +536,8 @@ class ExecResult(_message.Message):
     log_bytes: int
     merged: _containers.RepeatedCompositeFieldContainer[OutputPiece]
     left_out: _containers.RepeatedCompositeFieldContainer[LeftOut]
-    def __init__(self, command_id: _Optional[int] = ..., session_id: _Optional[int] = ..., status: _Optional[str] = ..., ended: _Optional[bool] = ..., exit_code: _Optional[int] = ..., exit_reason: _Optional[str] = ..., message: _Optional[str] = ..., created_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., started_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., finished_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., queued_seconds: _Optional[float] = ..., wall_seconds: _Optional[float] = ..., cpu_seconds: _Optional[float] = ..., stdout: _Optional[bytes] = ..., stderr: _Optional[bytes] = ..., stdout_tail: _Optional[bytes] = ..., stderr_tail: _Optional[bytes] = ..., stdout_encoding: _Optional[str] = ..., stderr_encoding: _Optional[str] = ..., stdout_bytes: _Optional[int] = ..., stderr_bytes: _Optional[int] = ..., log_bytes: _Optional[int] = ..., merged: _Optional[_Iterable[_Union[OutputPiece, _Mapping]]] = ..., left_out: _Optional[_Iterable[_Union[LeftOut, _Mapping]]] = ...) -> None: ...
+    digest: Digest
+    def __init__(self, command_id: _Optional[int] = ..., session_id: _Optional[int] = ..., status: _Optional[str] = ..., ended: _Optional[bool] = ..., exit_code: _Optional[int] = ..., exit_reason: _Optional[str] = ..., message: _Optional[str] = ..., created_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., started_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., finished_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., queued_seconds: _Optional[float] = ..., wall_seconds: _Optional[float] = ..., cpu_seconds: _Optional[float] = ..., stdout: _Optional[bytes] = ..., stderr: _Optional[bytes] = ..., stdout_tail: _Optional[bytes] = ..., stderr_tail: _Optional[bytes] = ..., stdout_encoding: _Optional[str] = ..., stderr_encoding: _Optional[str] = ..., stdout_bytes: _Optional[int] = ..., stderr_bytes: _Optional[int] = ..., log_bytes: _Optional[int] = ..., merged: _Optional[_Iterable[_Union[OutputPiece, _Mapping]]] = ..., left_out: _Optional[_Iterable[_Union[LeftOut, _Mapping]]] = ..., digest: _Optional[_Union[Digest, _Mapping]] = ...) -> None: ...
 
 class OutputPiece(_message.Message):
     __slots__ = ("offset", "stream", "data", "encoding")

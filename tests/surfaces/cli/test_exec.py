@@ -1,0 +1,33 @@
+"""One command, and its output at its end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tests.surfaces.cli.conftest import Terminal
+
+
+def test_output_and_status_are_the_commands(terminal: Terminal, project: Callable[[], str]) -> None:
+    """In a new folder, in a workspace, in a session; as JSON, with its times."""
+    script = ("sh", "-c", "echo out; echo err >&2; exit 3")
+    done = terminal("exec", "--", *script)
+    assert (done.status, done.out, done.err) == (3, "out\n", "err\n")
+    answer = terminal("exec", "--json", "--", *script)
+    assert answer.status == 3
+    assert (answer.json["stdout"], answer.json["stderr"], answer.json["exit_code"]) == ("out\n", "err\n", 3)
+    name = project()
+    assert terminal("exec", "--repo", name, "--", "cat", "a.txt").out == "hello\n"
+    session = terminal("--json", "session", "create", "--repo", name).json["id"]
+    assert terminal("exec", "--session", session, "--env", "A=b", "--", "sh", "-c", "echo $A > made").status == 0
+    assert terminal("exec", "--session", session, "--", "cat", "made").out == "b\n"
+    assert terminal("exec", "--session", 10**6, "--", "true").status == 1
+    assert terminal("exec", "--wait", "soon", "--", "true").status == 2
+    assert terminal("session", "close", session).status == 0
+
+
+def test_a_command_that_still_runs_is_75(terminal: Terminal) -> None:
+    """The line says how to follow it."""
+    done = terminal("exec", "--wait", "0.5", "--", "sleep", "600")
+    assert done.status == 75 and "still runs: debug-server logs" in done.err, done.err
+    command = done.err.split()[2]
+    assert terminal("command", "cancel", command).status == 0
