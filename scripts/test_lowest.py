@@ -11,7 +11,17 @@ import bootstrap
 ENVIRONMENT = bootstrap.ROOT / ".cache" / "lowest"
 PYTHON = ENVIRONMENT / "bin" / "python"
 # Test tools: installed at the versions of the lock, because we state no lowest version for them.
-TOOLS = ("editables", "hatchling", "hypothesis", "packaging", "pytest", "pytest-timeout", "pytest-xdist")
+TOOLS = (
+    "editables",
+    "hatchling",
+    "hypothesis",
+    "openapi-spec-validator",
+    "packaging",
+    "pytest",
+    "pytest-timeout",
+    "pytest-xdist",
+    "schemathesis",
+)
 # Together these tests use every dependency.
 TESTS = (
     *("tests/acceptance", "tests/client/test_acceptance.py", "tests/config", "tests/dispatch/test_grpc_runners.py"),

@@ -26,6 +26,7 @@ from debug_server.messages.base import (
 from debug_server.messages.commands import CommandRequest, StartRun
 from debug_server.messages.digest import Digest
 
+DEFAULT_OUTPUT_BYTES = 1 << 16
 MAX_OUTPUT_BYTES = 8 << 20  # of each end of each stream: an answer is held in memory
 MAX_WAIT = 3600.0
 DEFAULT_WAIT = 50.0  # seconds: many proxies cut a request that is not answered within a minute
@@ -64,7 +65,7 @@ class ExecCommand(CommandRequest, CommitRequest):
     ] = "continue"
     output_bytes: Annotated[
         int, Field(ge=0, le=MAX_OUTPUT_BYTES, description="Most bytes of the start and of the end of each stream.")
-    ] = 1 << 16
+    ] = DEFAULT_OUTPUT_BYTES
     merged: Annotated[bool, Field(description="Also answer with both streams in the order of writing.")] = False
     digest: Annotated[bool, Field(description="Also answer with a digest of the log.")] = False
 

@@ -106,7 +106,8 @@ def _stored(patch: SessionPatch, patches_dir: Path) -> Iterator[Path]:
     try:
         patches_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
         # With paths.patches in a folder that others may enter, its mode keeps them from reading it.
-        with open(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "wb") as file:  # noqa: PTH123
+        draft = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        with os.fdopen(draft, "wb") as file:
             file.write(patch.data)
     except OSError as error:
         fresh.unlink(missing_ok=True)

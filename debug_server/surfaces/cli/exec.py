@@ -11,6 +11,7 @@ from debug_server.client import calls
 from debug_server.messages import ExecReply
 from debug_server.messages.execs import MAX_OUTPUT_BYTES, MAX_WAIT
 from debug_server.surfaces.cli.command import Argv, Cwd
+from debug_server.surfaces.cli.commands_app import CommandsApp
 from debug_server.surfaces.cli.following import status_of
 from debug_server.surfaces.cli.invocation import invocation
 from debug_server.surfaces.cli.limit_options import NO_LIMITS, LimitOptions, Require, with_limits
@@ -18,7 +19,7 @@ from debug_server.surfaces.cli.output import print_notice
 from debug_server.surfaces.cli.variable_options import Secrets, Variables, given_variables
 from debug_server.surfaces.cli.words import listed, seconds
 
-app = typer.Typer(add_completion=False)
+app = CommandsApp()
 _STILL_RUNNING = 75
 
 

@@ -67,13 +67,14 @@ def _modules_after(*arguments: str, folder: Path) -> set[str]:
     ("arguments", "absent"),
     [
         (["--help"], HEAVY),
+        (["run", "--help"], ("rich", "starlette", "grpc", "mcp", "httpx", "debug_server.messages")),
         (["run", "--quiet", "--", "true"], ("starlette", "grpc", "mcp", "httpx", "debug_server.messages")),
         (
             ["--base-url", "http://127.0.0.1:1", "session", "list", "--limit", "x"],
             ("starlette", "grpc", "mcp", "httpx"),
         ),
     ],
-    ids=["help", "run", "remote"],
+    ids=["help", "help of run", "run", "remote"],
 )
 def test_commands_load_only_what_they_need(
     arguments: list[str], absent: tuple[str, ...], tmp_path: Path, nothing_left: None
