@@ -25,6 +25,7 @@ DebugServerError
  +-- MetadataError                metadata_error       the store refuses: unknown row, lease mismatch
  |    +-- NotFoundError           not_found
  |    +-- ConflictError           conflict             the row is not in the state that the caller expected
+ |    |    +-- StillRunningError  still_running        commands were cancelled and have not ended yet; try again
  |    +-- StoreUnavailableError   store_unavailable    the database cannot be opened, read or written
  +-- QueueFullError               queue_full           the limit of waiting commands is reached; try again later
  +-- EngineBusyError              engine_busy          another live server owns this store
@@ -255,6 +256,12 @@ class ConflictError(MetadataError):
     """The row is not in the state that the caller expected."""
 
     code = "conflict"
+
+
+class StillRunningError(ConflictError):
+    """Commands were cancelled, but have not ended yet."""
+
+    code = "still_running"
 
 
 class StoreUnavailableError(MetadataError):

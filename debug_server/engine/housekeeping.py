@@ -16,7 +16,7 @@ from debug_server.engine.elapsed import ElapsedTime
 from debug_server.engine.maintenance import Maintenance
 from debug_server.engine.run_or_log import run_or_log
 from debug_server.engine.sessions import Sessions
-from debug_server.errors import ConflictError, LeaseLostError
+from debug_server.errors import LeaseLostError, StillRunningError
 from debug_server.model import Command, Session, SessionStatus
 from debug_server.runner.worker import WorkerSupervisor
 from debug_server.store import MetadataStore
@@ -126,7 +126,8 @@ class Housekeeper:
         """Cancel a session's commands, wait until their trees are empty, release its workspace.
 
         Without a status it is ``completed`` if all its commands have ended, and ``cancelled`` if one has not, or if
-        there was none. ConflictError if a command does not end in time: the session stays open and keeps its workspace.
+        there was none. StillRunningError if a command does not end in time: the session stays open and keeps its
+        workspace.
         """
         commands = self._store.commands.in_session(session.id)
         unfinished = [row for row in commands if not row.status.terminal]
@@ -135,7 +136,7 @@ class Housekeeper:
         deadline = time.monotonic() + self._close_seconds
         left = [row.id for row in unfinished if not self._ends_by(row.id, deadline)]
         if left:
-            raise ConflictError(
+            raise StillRunningError(
                 f"session {session.id} cannot be closed yet: command {left[0]} was cancelled but is still running; "
                 "try again later"
             )

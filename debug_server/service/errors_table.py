@@ -36,6 +36,7 @@ ERRORS: dict[str, ErrorMapping] = {
     "metadata_error": _CONFLICT,
     "not_found": ErrorMapping(http=404, grpc="NOT_FOUND", mcp=-32004, exit_status=1),
     "conflict": _CONFLICT,
+    "still_running": ErrorMapping(http=409, grpc="UNAVAILABLE", mcp=-32001, exit_status=75, retryable=True),
     "store_unavailable": _UNAVAILABLE,
     "queue_full": _BUSY,
     "quota_exceeded": _BUSY,

@@ -12,7 +12,7 @@ from debug_server.disk.ownership import Owner
 from debug_server.engine import LocalEngine, Sessions
 from debug_server.engine.housekeeping import Housekeeper
 from debug_server.engine.maintenance import Maintenance
-from debug_server.errors import ConflictError
+from debug_server.errors import StillRunningError
 from debug_server.model import ArtifactKind, BranchWorktreePlan, Session, SessionPlan, SessionStatus
 from debug_server.runner.spec import CommandSpec
 from debug_server.store import MetadataStore
@@ -104,7 +104,7 @@ def test_a_session_whose_command_still_runs_is_not_closed(make_bench: Callable[.
     command = engine.submit(session_id=bench.session.id, spec=CommandSpec(["sh", "-c", text]))
     eventually((bench.workspace / "deaf").exists, what="a command that is deaf to TERM")
     patience, keeper._close_seconds = keeper._close_seconds, 0.0
-    with pytest.raises(ConflictError, match="still running"):
+    with pytest.raises(StillRunningError, match="still running"):
         keeper.close(bench.session, SessionStatus.COMPLETED)
     assert bench.store.sessions.get(bench.session.id).is_open
     keeper._close_seconds = patience

@@ -88,7 +88,10 @@ def test_a_server_killed_on_a_full_disk_starts_again(disk: Path, tmp_path: Path,
             answered(admin.get("/whoami"), 200)
             if not reserve:
                 rest.unlink()
-            answered(admin.delete(f"/sessions/{session}"), 200)
+            eventually(
+                lambda: admin.delete(f"/sessions/{session}").status_code == 200,
+                what="the session to be closed, for which the cancelled command must have ended",
+            )
             rest.unlink(missing_ok=True)
             eventually(lambda: free_bytes(disk) > 16 << 20, what="the session's files to be removed")
             assert answered(admin.get(f"/commands/{command}"), 200)["status"] == "cancelled"
