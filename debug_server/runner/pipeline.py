@@ -251,7 +251,7 @@ class Pipeline:
         if log.begun:
             log.write(f"[debug-server] run: {shlex.join(job.spec.argv)}\n")
         log.close()
-        self._check_cancelled(job, cancellation)
+        self._check_cancelled(job.command, cancellation)
         try:
             running = launch(self._pool, self._paths.keepers_dir, order)
         except (KeeperError, DiskFullError) as error:
@@ -264,16 +264,12 @@ class Pipeline:
         self._count("debug_server_commands_started_total")
         return running
 
-    def _check_cancelled(self, job: Job, cancellation: Cancellation) -> None:
-        """StartCancelledError after a request here, or by another process while the command was prepared.
-
-        Its row was just read when nothing had to be prepared, and is read again when the start is recorded.
-        """
+    def _check_cancelled(self, command: Command, cancellation: Cancellation) -> None:
+        """StartCancelledError after a request here, or in the row of a queued command by another process."""
         cancellation.check()
-        prepared = job.patch is not None or job.env_request is not None
-        if prepared and not job.command.plan.inline:
-            with contextlib.suppress(StoreUnavailableError):
-                if self._store.commands.get(job.command.id).cancel_requested:
+        if not command.plan.inline:
+            with contextlib.suppress(StoreUnavailableError):  # checked again when the start is recorded
+                if self._store.commands.get(command.id).cancel_requested:
                     raise StartCancelledError(CANCELLED)
 
     def _record_start(self, job: Job, running: RunningCommand, log_path: Path) -> None:
