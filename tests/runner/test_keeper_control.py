@@ -21,7 +21,7 @@ from debug_server.runner.keeper import frames
 from debug_server.runner.keeper.linux import is_alive
 from debug_server.runner.keeper.rundir import PREFIX
 from debug_server.runner.keeper_connection import KeeperConnection
-from tests.running import Bench, Started, eventually, python
+from tests.running import ROOT, Bench, Started, eventually, python
 
 ECHO = "import sys\nfor line in sys.stdin.buffer: sys.stdout.buffer.write(line); sys.stdout.buffer.flush()"
 SLEEP = ["sleep", "1000"]
@@ -229,6 +229,32 @@ def test_sigterm_to_an_idle_keeper_leaves_nothing(held: Bench) -> None:
     eventually(lambda: not list(keepers.glob(f"{PREFIX}{keeper['pid']}-*")), what="the end of its directory")
     eventually(lambda: not any(Path(path).exists() for path in groups.values()), what="the end of its groups")
     assert held.run(["true"]).exit_code == 0
+
+
+BUSY = """
+import os, signal, socket
+from debug_server.runner.keeper.containment import choose
+from debug_server.runner.keeper.linux import boot_id
+from debug_server.runner.keeper.spare import Spare, install_handlers
+
+server, connection = socket.socketpair()
+install_handlers()
+spare = Spare(connection, choose("auto"), boot_id())
+mounts = spare._containment.mounts
+if mounts is not None:  # from now on it also waits for changes of the mounts
+    mounts.enter_often("/")
+    mounts.leave()
+os.kill(os.getpid(), signal.SIGTERM)
+print(spare.await_orders())
+"""
+
+
+def test_sigterm_just_before_it_is_idle_is_not_lost() -> None:
+    """A keeper that has sent the end of its command and not waited yet ends, too."""
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    program = [sys.executable, "-c", BUSY]
+    done = subprocess.run(program, env=environment, capture_output=True, timeout=SECONDS, check=False)
+    assert (done.stdout, done.returncode) == (b"None\n", 0), done.stderr
 
 
 NONSENSE = {

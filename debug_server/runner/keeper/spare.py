@@ -120,10 +120,12 @@ class Spare:
 
     def _receive(self) -> list[tuple[int, bytes]] | None:
         try:
-            self._idle = True
+            self._idle = True  # from here on SIGTERM ends the wait
+            if self.asked_to_end:
+                return None
             if self._containment.mounts is not None:
                 self._containment.mounts.wait(self.connection.fileno())
-            return None if self.asked_to_end else frames.receive(self.connection, self._buffer)
+            return frames.receive(self.connection, self._buffer)
         except OSError:  # closed while the last command ran, or SIGTERM
             return None
         finally:

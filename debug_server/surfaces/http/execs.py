@@ -49,9 +49,12 @@ class ExecEndpoints:
 
     async def _stream(self, caller: Caller, message: m.ExecCommand, key: str | None) -> Response:
         found = self.service.execs.stream(caller, message, idempotency_key=key)
-        begun = await anext(found)  # before the response starts, so that a refusal has its own status
+        begun: asyncio.Future[object] = asyncio.get_running_loop().create_future()
         pieces = with_heartbeats(_events(begun, found), self.heartbeat_seconds)
-        return Stream(pieces, self.streams, media_type=SSE, headers={})
+        # Refused, for lack of room, before the command begins: a client that tries again must not run it twice.
+        response = Stream(pieces, self.streams, media_type=SSE, headers={})
+        begun.set_result(await anext(found))  # before the response starts, so that a refusal has its own status
+        return response
 
     def routes(self) -> dict[str, Endpoint]:
         """Each route by its name, and its endpoint."""
@@ -92,10 +95,11 @@ def _cancelled_if_disconnected(request: Request) -> Iterator[None]:
 
 
 async def _events(
-    begun: object, found: AsyncGenerator[Begun | m.LogPiece | m.ExecReply, None]
+    begun: asyncio.Future[object], found: AsyncGenerator[Begun | m.LogPiece | m.ExecReply, None]
 ) -> AsyncGenerator[bytes, None]:
-    assert isinstance(begun, Begun)
-    yield sse("begun", 0, begun.model_dump_json())
+    ids = await begun
+    assert isinstance(ids, Begun)
+    yield sse("begun", 0, ids.model_dump_json())
     decoder = _Decoder()
     async with aclosing(found):
         async for item in found:

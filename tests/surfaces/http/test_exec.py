@@ -323,6 +323,17 @@ def test_a_stream_of_events(served: Served) -> None:
         assert response.status_code == 404
 
 
+def test_a_stream_without_room_runs_nothing(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is refused before the command begins: who retries must not run it twice."""
+    monkeypatch.setattr(served.local.service.followers, "limit", 0)
+    session = served.session()
+    refusal = served.admin.post(
+        f"/sessions/{session}/exec", json={"argv": ["true"]}, headers={"Accept": "text/event-stream"}
+    )
+    assert refused(refusal, 429, "too_many_followers")["retryable"] is True
+    assert answered(served.admin.get(f"/sessions/{session}/commands"), 200)["items"] == []
+
+
 def test_a_stream_of_much_output(served: Served) -> None:
     """Each byte arrives once and in order."""
     headers = {"Accept": "text/event-stream"}
