@@ -63,6 +63,7 @@ class Maintenance:
     def _run(self) -> None:
         while not self._is_done_after(_ROUND_SECONDS):
             self.recover_leases()
+            run_or_log("maintenance_failed", self._sessions.remove_leftovers, step="repository_removal")
             self._store.keep_reserve()
             if time.monotonic() - self._collected_at >= _COLLECT_SECONDS:
                 self._collected_at = time.monotonic()
@@ -87,7 +88,6 @@ class Maintenance:
             if not self._done.is_set():
                 run_or_log("maintenance_failed", partial(self._maintain, repository), step="workspace_maintenance")
         run_or_log("maintenance_failed", self._sessions.retry_removals, step="scratch_removal")
-        run_or_log("maintenance_failed", self._sessions.remove_leftovers, step="repository_removal")
         if self._environments is not None and not self._done.is_set():
             run_or_log("maintenance_failed", self._maintain_environments, step="environment_maintenance")
 

@@ -42,14 +42,16 @@ from debug_server.runner.planning import Job
 from debug_server.runner.settings import RunnerPaths, RunnerSettings
 from debug_server.store import MetadataStore
 from debug_server.worktrees import SessionPatch, WorktreeLease, WorktreePool, build_pool_from_repository
+from debug_server.worktrees.locks import folder_lock
 from debug_server.worktrees.mirror import check_remote_url
 from debug_server.worktrees.patches import apply_patch, load_patch
 from debug_server.worktrees.process_leases import ProcessLeases
-from debug_server.worktrees.removed_files import remove_files, remove_renamed
+from debug_server.worktrees.removed_files import remove_renamed, rename_files
 from debug_server.worktrees.repository_trust import Trust
 
 _LOG = logging.getLogger(__name__)
 _MAX_FORKS = 64
+_REMOVAL_SECONDS = 10.0  # for others to rename the files of removed repositories
 _PAGE = 200
 SESSION_END = {
     CommandStatus.SUCCEEDED: SessionStatus.COMPLETED,
@@ -138,20 +140,20 @@ class Sessions:
         self._store.repositories.remove(repository.id)
         with self._lock:
             self._pools.pop(repository.id, None)
-        self._remove_files(repository.name)
+        self.remove_leftovers()
 
     def remove_leftovers(self) -> None:
-        """Remove the files of removed repositories whose removal was interrupted."""
-        known = {row.name for row in self._store.repositories.page()}
-        for name in self._store.repositories.removed_names():
-            if name not in known and any(path.exists() for path in self._places(name)):
-                self._remove_files(name)
-        for folder in ("repos", "worktrees"):
-            remove_renamed(self._paths.artifacts_root / folder)
-
-    def _remove_files(self, name: str) -> None:
-        bare_path, worktree_root = self._places(name)
-        remove_files(bare_path=bare_path, worktree_root=worktree_root)
+        """Remove the files of removed repositories."""
+        repos, worktrees = (self._paths.artifacts_root / name for name in ("repos", "worktrees"))
+        repos.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with folder_lock(repos, timeout=_REMOVAL_SECONDS) as lock:  # else another process does it
+            # Read behind the lock: a name that another process has freed may belong to a new repository.
+            for row in () if lock is None else self._store.repositories.with_files():
+                bare_path, worktree_root = self._places(row.name)
+                rename_files(bare_path=bare_path, worktree_root=worktree_root)
+                self._store.repositories.free_name(row.id, row.name)
+        for folder in (repos, worktrees):
+            remove_renamed(folder)
 
     def _places(self, name: str) -> tuple[Path, Path]:
         """The mirror and the folder of the workspaces of a repository."""

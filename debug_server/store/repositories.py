@@ -23,8 +23,10 @@ _UPDATE = (
 )
 
 _REGISTERED = "removed_at IS NULL"
+_REMOVED = "SELECT 1 FROM repositories WHERE name = ? AND removed_at IS NOT NULL"
 _NAME = f"SELECT name FROM repositories WHERE id = ? AND {_REGISTERED}"
-_REMOVE = "UPDATE repositories SET name = ?, removed_at = ?, updated_at = ? WHERE id = ?"
+_REMOVE = "UPDATE repositories SET removed_at = ?, updated_at = ? WHERE id = ?"
+_FREE_NAME = "UPDATE repositories SET name = ? WHERE id = ? AND name = ? AND removed_at IS NOT NULL"
 _OPEN_SESSIONS = (
     "SELECT id FROM sessions WHERE repository_id = ? AND status IN ('pending', 'running') ORDER BY id LIMIT 5"
 )
@@ -55,6 +57,9 @@ class Repositories(Table):
         with self._database.write() as transaction:
             now = self._now()
             row = transaction.one(_INSERT, (name, remote_url, default_branch, description, text, now, now))
+            other = None if row is not None else transaction.one(_REMOVED, (name,))
+        if other is not None:
+            raise ConflictError(f"the repository {name!r} is being removed: try again in a minute")
         if row is None:
             raise ConflictError(f"the repository name {name!r} is taken: choose another")
         return _repository(row)
@@ -83,14 +88,15 @@ class Repositories(Table):
     def remove(self, repository_id: int) -> None:
         """Remove a repository and its workspaces; ConflictError while one is in use.
 
-        The row stays for the history of its sessions, under another name: this one may be registered again.
+        The row stays for the history of its sessions. It keeps its name, so that nobody registers it while its files
+        are there: ``free_name`` comes after them.
         """
         with self._database.write() as transaction:
             now = self._now()
             name = transaction.one(_NAME, (repository_id,))
             (found,) = require_row(name, "repository", repository_id)
             # First, so that no session or workspace can be added until the end of the transaction.
-            transaction.run(_REMOVE, (found + _removed_suffix(repository_id), now, now, repository_id))
+            transaction.run(_REMOVE, (now, now, repository_id))
             if sessions := transaction.all(_OPEN_SESSIONS, (repository_id,)):
                 ids = ", ".join(str(row[0]) for row in sessions)
                 raise ConflictError(f"the repository {found!r} has open sessions ({ids}): close them first")
@@ -98,10 +104,15 @@ class Repositories(Table):
             if leased := transaction.one("SELECT path FROM worktrees WHERE repository_id = ?", (repository_id,)):
                 raise ConflictError(f"the repository {found!r} has a leased workspace ({leased[0]}): release it first")
 
-    def removed_names(self) -> list[str]:
-        """The names that removed repositories had."""
-        rows = self._all("SELECT id, name FROM repositories WHERE removed_at IS NOT NULL ORDER BY id")
-        return [name.removesuffix(_removed_suffix(number)) for number, name in rows]
+    def free_name(self, repository_id: int, name: str) -> None:
+        """Name a removed repository otherwise, so that its name can be registered again."""
+        with self._database.write() as transaction:
+            transaction.run(_FREE_NAME, (name + _removed_suffix(repository_id), repository_id, name))
+
+    def with_files(self) -> list[Repository]:
+        """The removed repositories that still have their name, because the removal of their files was interrupted."""
+        rows = self._all(f"SELECT {_COLUMNS} FROM repositories WHERE removed_at IS NOT NULL ORDER BY id")
+        return [row for row in map(_repository, rows) if not row.name.endswith(_removed_suffix(row.id))]
 
     def update(
         self,

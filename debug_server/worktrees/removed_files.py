@@ -1,8 +1,8 @@
 """Removes the mirror and the workspaces of a repository that is no longer registered.
 
-    rename to .removed-* -> delete
+    rename to .removed-* -> the name of the repository becomes free -> delete
 
-After the renames the name of the repository is free. What a killed process left is deleted by ``remove_renamed``.
+What a killed process left is deleted by ``remove_renamed``.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ _PREFIX = ".removed-"
 _NOTES = ("fetched", "lock", "repacked")  # files beside the mirror
 
 
-def remove_files(*, bare_path: Path, worktree_root: Path) -> None:
-    """Remove a mirror, those of its submodules, and everything below ``worktree_root``."""
+def rename_files(*, bare_path: Path, worktree_root: Path) -> None:
+    """Rename a mirror, those of its submodules, and ``worktree_root``; unmount what is mounted there."""
     for path in (worktree_root, bare_path, bare_path.with_name(f"{bare_path.name}.submodules")):
         if path.exists():
             release_entry(path)  # what is still mounted there
@@ -28,8 +28,6 @@ def remove_files(*, bare_path: Path, worktree_root: Path) -> None:
                 path.rename(path.with_name(f"{_PREFIX}{secrets.token_hex(8)}"))
     for note in _NOTES:
         bare_path.with_name(f".{bare_path.name}.{note}").unlink(missing_ok=True)
-    for folder in {bare_path.parent, worktree_root.parent}:
-        remove_renamed(folder)
 
 
 def remove_renamed(folder: Path) -> None:

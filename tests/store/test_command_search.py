@@ -102,7 +102,7 @@ def test_a_waiting_command_names_what_it_waits_for(store: MetadataStore) -> None
 
 
 def test_a_removed_repository_stays_in_the_history(store: MetadataStore) -> None:
-    """It is refused while a session is open; afterwards its name is free and its commands still name it."""
+    """It is refused while a session is open; its name is free after its files, and its commands still name it."""
     repository = store.repositories.create("project", "/project")
     session = store.sessions.create(repository_id=repository.id)
     command = add(store, session.id, CommandStatus.SUCCEEDED)
@@ -118,8 +118,14 @@ def test_a_removed_repository_stays_in_the_history(store: MetadataStore) -> None
         store.repositories.remove(repository.id)
     assert store.repositories.page() == [] and store.worktrees.page(repository.id) == []
     (found,) = store.commands.find(CommandSearch())
-    assert (found.command.id, found.repository) == (command, f"project (removed {repository.id})")
-    assert store.repositories.removed_names() == ["project"]
+    assert (found.command.id, found.repository) == (command, "project")
+    assert [row.id for row in store.repositories.with_files()] == [repository.id]
+    with pytest.raises(ConflictError, match="is being removed"):
+        store.repositories.create("project", "/other")
+    for _ in range(2):
+        store.repositories.free_name(repository.id, "project")
+    (found,) = store.commands.find(CommandSearch())
+    assert (found.repository, store.repositories.with_files()) == (f"project (removed {repository.id})", [])
     with pytest.raises(ConflictError, match="register it again"):
         store.sessions.create(repository_id=repository.id)
     assert store.repositories.create("project", "/other").id != repository.id

@@ -138,15 +138,19 @@ def test_a_repository_is_removed_with_its_files(served: Served) -> None:
 
 
 def test_a_removal_that_was_interrupted_is_completed(served: Served) -> None:
-    """Killed after the commit: maintenance removes the files, unless the name is registered again."""
+    """Killed after the commit: maintenance removes the files, and only then the name can be registered again."""
     answered(served.admin.delete(f"/sessions/{served.session()}"), 200)
     store, sessions = served.local.store, served.local.sessions
-    store.repositories.remove(store.repositories.by_name("repo").id)
+    number = store.repositories.by_name("repo").id
+    store.repositories.remove(number)
     mirror = served.root / "artifacts" / "repos" / "repo.bare"
     body = {"name": "repo", "remote_url": str(served.remote.path)}
-    answered(served.admin.post("/repository/init", json=body), 201)
-    sessions.remove_leftovers()
-    assert mirror.exists()
-    store.repositories.remove(store.repositories.by_name("repo").id)
+    refusal = refused(served.admin.post("/repository/init", json=body), 409, "conflict")
+    assert "being removed" in refusal["message"] and mirror.exists()
     sessions.remove_leftovers()
     assert not mirror.exists() and not (served.root / "artifacts" / "worktrees" / "repo").exists()
+    answered(served.admin.post("/repository/init", json=body), 201)
+    session = served.session()
+    store.repositories.free_name(number, "repo")  # repeated, it leaves the new one alone
+    sessions.remove_leftovers()
+    assert served.run(session, "cat", "README") and mirror.exists()
