@@ -223,16 +223,21 @@ class Sessions:
     def open_again(
         self, earlier: Session, *, owner: str, owner_token_id: int | None, idempotency_key: str | None, process: str
     ) -> Session:
-        """Open a session with the directory, or with the commit, patch and environment, of an earlier one."""
+        """Open a session with the directory, or with the commit, patch and environment, of an earlier one.
+
+        If the earlier one had an empty folder, the new one has one, too.
+        """
         plan = earlier.plan
-        if plan.directory is not None:
-            if not Path(plan.directory).is_dir():
+        if plan.directory is not None or plan.scratch:
+            if plan.directory is not None and not Path(plan.directory).is_dir():
                 raise InvalidInputError(f"the directory {plan.directory} of session {earlier.id} no longer exists")
             return self._store.sessions.create(
                 requested_by=owner,
                 owner_token_id=owner_token_id,
                 idempotency_key=idempotency_key,
-                plan=SessionPlan(directory=plan.directory, environment=plan.environment, process=process),
+                plan=SessionPlan(
+                    directory=plan.directory, scratch=plan.scratch, environment=plan.environment, process=process
+                ),
                 metadata=earlier.metadata,
             )
         if earlier.repository_id is None or earlier.commit_sha is None or plan.branch_tree is not None:

@@ -56,7 +56,7 @@ class RunVerbs(Verbs):
         earlier = await self._access.command(caller, request.command_id)
         session = await self._access.session(caller, earlier.session_id)
         again = await self._call(self._again, earlier, session, request)
-        workspaces = 0 if session.plan.directory else 1
+        workspaces = 0 if session.plan.directory or session.plan.scratch else 1
         async with self._quotas.reserve(caller, sessions=1, commands=1, workspaces=workspaces):
             opened = await self._call_git(self._session_verbs.lease_again, caller, session, idempotency_key)
             return await self._run_in(opened, again, idempotency_key)

@@ -115,6 +115,16 @@ def test_a_run_in_a_directory_runs_again_there(served: Served, tmp_path: Path) -
     assert str(place) in refused(served.admin.post(f"/commands/{first}/rerun"), 422, "invalid_input")["message"]
 
 
+def test_a_command_in_an_empty_folder_runs_again_in_another(served: Served) -> None:
+    """Of ``exec`` without a session: the new folder is empty, too, and is gone with its session."""
+    body = {"argv": ["sh", "-c", "pwd; ls; touch made"], "wait": SECONDS}
+    first = answered(served.admin.post("/exec", json=body), 200)
+    again = answered(served.admin.post(f"/commands/{first['command_id']}/rerun"), 201)["command"]
+    assert ended(served, again["id"])["status"] == "succeeded"
+    (folder,) = served.admin.get(f"/commands/{again['id']}/log").text.split()
+    assert folder != first["stdout"].strip() and not Path(folder).exists()
+
+
 def test_a_repository_is_removed_with_its_files(served: Served) -> None:
     """Not while a session is open; then mirror and workspaces are gone, its history stays, and its name is free."""
     session = served.session()
