@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 import shlex
 import time
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Self
 
 from debug_server.client.calls import Call
@@ -16,7 +16,7 @@ _SHOWN_BYTES = 2000  # of the output in an error's message
 _RECONNECT_SECONDS = 120.0  # how long a run that has begun waits for a server that does not answer
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Completed:
     """How a command ended, and its output.
 
@@ -26,7 +26,13 @@ class Completed:
     """
 
     argv: tuple[str, ...]
-    reply: ExecReply = field(repr=False)  # the whole answer of the server
+    reply: ExecReply  # the whole answer of the server
+
+    def __repr__(self) -> str:
+        return (
+            f"Completed(argv={self.argv!r}, command_id={self.command_id}, exit_code={self.exit_code}, "
+            f"exit_reason={self.exit_reason!r})"
+        )
 
     @property
     def command_id(self) -> int:

@@ -8,6 +8,7 @@ request --run--> thread: add the row -> told -> run -> its end is committed
 from __future__ import annotations
 
 import asyncio
+import logging
 import threading
 import time
 from collections.abc import Callable
@@ -16,6 +17,7 @@ from debug_server.errors import ResourcesExhaustedError
 from debug_server.model import Command
 from debug_server.service.wakeups import NewSubject, wait_for
 
+_LOG = logging.getLogger(__name__)
 _POLL_SECONDS = 0.01
 
 
@@ -42,8 +44,10 @@ class Adding:
             return
         try:
             self._add(self._told)
-        except Exception as error:  # noqa: BLE001 - raised in the request
+        except Exception as error:  # noqa: BLE001 - raised in the request, unless that has its answer
             self._error = error
+            if self._command is not None:
+                _LOG.exception("command_failed", extra={"command_id": self._command.id})
         if not self._new.woken.is_set():  # nothing was added, or its end could not be recorded
             self._new.wake()
 

@@ -46,6 +46,10 @@ _STORES_KEY = frozenset(
     {"open_session", "submit_command", "start_run", "rerun_command"}
 )  # the session or command that they add stores the key too, so that a retry finds it
 
+_BAD_TOKEN = (
+    "the token is unknown, has expired or was revoked: an admin makes one with `debug-server token create`; "
+    "`debug-server configure --token -` saves it"
+)
 _NO_TOKEN = "no token was given: send `Authorization: Bearer TOKEN`, or run `debug-server configure --token -`"
 
 
@@ -130,7 +134,7 @@ class Service:
         token = await self._shared.blocking.read(self._store.tokens.find, secret)
         if token is None:
             self.recent_tokens.discard(secret)
-            raise AccessError("the token is unknown, has expired or was revoked")
+            raise AccessError(_BAD_TOKEN)
         self.recent_tokens.add(secret)
         caller = Caller.of(token)
         audit.note_caller(caller)

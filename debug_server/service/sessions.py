@@ -137,6 +137,10 @@ class SessionVerbs(Verbs):
     async def diff_bytes(self, caller: Caller, request: m.SessionRef) -> bytes:
         """The changes in the workspace as the exact bytes of a patch."""
         session = await self._access.use_session(caller, request.session_id)
+        if not session.is_open:
+            raise ConflictError(
+                f"session {session.id} is closed, and its workspace is gone: take the diff before you close a session"
+            )
         return await self._call_git(self._sessions.diff, session)
 
     async def close(self, caller: Caller, request: m.SessionRef) -> m.Message:

@@ -11,7 +11,7 @@ import pytest
 
 from debug_server.client import AsyncDebugServerClient, DebugServerClient
 from debug_server.client.completed import Completed
-from debug_server.errors import CommandFailedError, InvalidInputError, UnavailableError
+from debug_server.errors import CommandFailedError, ConflictError, InvalidInputError, UnavailableError
 from debug_server.model import Limits
 from tests.repositories import make_repository
 from tests.running import eventually
@@ -37,6 +37,12 @@ def test_a_command_that_fails(client: DebugServerClient) -> None:
         done.check()
     assert client.run(["sleep", "1000"], timeout=0.2).exit_reason == "timed_out"
     assert client.run(["sleep", "1000"], limits=Limits(wall_seconds=0.2)).exit_code is None
+    late = client.run(["sleep", "1000"], limits={"wall_seconds": 0.2})
+    assert repr(late) == (
+        f"Completed(argv=('sleep', '1000'), command_id={late.command_id}, exit_code=None, exit_reason='timed_out')"
+    )
+    with pytest.raises(InvalidInputError, match="memory_bytes"):
+        client.run(["true"], limits={"memory": 1 << 30})
 
 
 def test_where_it_runs(client: DebugServerClient) -> None:
@@ -47,6 +53,8 @@ def test_where_it_runs(client: DebugServerClient) -> None:
     assert "made" not in client.run(["ls"], repository="project").check().stdout
     assert client.run(["ls", "-A"]).stdout == ""
     client.close_session(session)
+    with pytest.raises(ConflictError, match="take the diff before you close"):
+        client.diff_session(session)
     with pytest.raises(InvalidInputError, match="needs a repository"):
         client.run(["true"], commit_sha="main")
     with pytest.raises(InvalidInputError):

@@ -50,7 +50,7 @@ _ABOUT = "Runs commands on commits and patches of git repositories, streams thei
 
 def _example(host: str) -> str:
     return (
-        f"curl http://{host}/api/v1/runs?wait=60 -H 'Authorization: Bearer TOKEN' \\\n"
+        f"curl 'http://{host}/api/v1/runs?wait=60' -H 'Authorization: Bearer TOKEN' \\\n"
         """  -d '{"repository": "NAME", "commit": "HEAD", "argv": ["python3", "-c", "print(6 * 7)"]}'"""
     )
 
