@@ -94,7 +94,8 @@ def report_end(output: Output, command: CommandReply) -> int:
     if output.as_json:
         output.record(command)
     elif command.exit is not None:
-        print_notice(summary(ExitRecord.from_json(command.exit), None).removeprefix("[debug-server] "))
+        text = summary(ExitRecord.from_json(command.exit), None, command.session_id, command_id=command.id)
+        print_notice(text.removeprefix("[debug-server] "))
     return status_of(command)
 
 

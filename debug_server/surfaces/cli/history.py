@@ -68,6 +68,7 @@ def history(
         wanted = one_of(listed(status), flag="--status", known=_ENDS) or ["ended"]
         part = find(backend, status=wanted, repo=repo, session=session, after=after, limit=limit, every=every)
     if not part.items and not call.as_json:
-        print_notice("no such command has ended")
+        has_filter = bool(status or repo) or session is not None
+        print_notice("no such command has ended" if has_filter else "no command that you may see has ended")
         return
     show_part(call.output(), part, COLUMNS)

@@ -45,9 +45,14 @@ def exit_status(record: ExitRecord) -> int:
 
 
 def summary(
-    record: ExitRecord, log_path: Path | None, session_id: int | None = None, *, with_sentence: bool = True
+    record: ExitRecord,
+    log_path: Path | None,
+    session_id: int | None = None,
+    *,
+    command_id: int | None = None,
+    with_sentence: bool = True,
 ) -> str:
-    """One line: reason, sentence, cost, where the log is, and in which session it ran."""
+    """One line: reason, sentence, cost, where the log is, which command it was and in which session it ran."""
     parts = [f"{record.wall_seconds:.2f} s", f"cpu {record.cpu_seconds:.2f} s"]
     if record.peak_memory_bytes:
         parts.append(f"peak {human_size(record.peak_memory_bytes)}")
@@ -57,6 +62,8 @@ def summary(
     parts += [f"{name} only up to {item['in_force']}" for name, item in record.limits.items() if "in_force" in item]
     if log_path is not None:
         parts.append(f"log {log_path}")
+    if command_id is not None:
+        parts.append(f"command {command_id}")
     if session_id is not None:
         parts.append(f"session {session_id}")
     sentence = f": {without_controls(record.message)}" if with_sentence else ": see above"
