@@ -23,6 +23,11 @@ def test_black_is_content() -> None:
     """``black`` would change no file of the package."""
     program = Path(sys.executable).with_name("black")
     done = subprocess.run(
-        [program, "--check", "debug_server"], cwd=ROOT, capture_output=True, text=True, timeout=280, check=False
+        [program, "--check", "--workers", "1", "debug_server"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=280,
+        check=False,
     )
     assert done.returncode == 0, done.stderr
