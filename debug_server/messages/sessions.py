@@ -133,6 +133,11 @@ class SessionReply(Reply):
     created_at: datetime
     updated_at: datetime
 
+    @property
+    def is_open(self) -> bool:
+        """Whether commands can be added; ``status`` says whether one has run, or how the session ended."""
+        return self.status in ("pending", "running")
+
 
 class SessionList(Items[SessionReply]):
     """A page of sessions."""

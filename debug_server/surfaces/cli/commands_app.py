@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any, TypeVar
 
 import typer
 from typer.core import TyperCommand
+
+_NO_NUMBER = re.compile(r"^(.*) is not a valid int(?:eger)?(?: range)?\.$", re.DOTALL)
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -23,6 +26,22 @@ class CommandsApp(typer.Typer):
 
 
 class _PlainCommand(TyperCommand):
+    """A command whose options are named after what they take: ``--commit COMMIT``."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        for parameter in self.params:
+            if parameter.metavar is None and parameter.param_type_name == "option" and not _has_own_words(parameter):
+                parameter.metavar = max(parameter.opts, key=len).lstrip("-").upper()
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parse; a number that is none is refused in plain words."""
+        try:
+            return super().parse_args(ctx, args)
+        except typer.BadParameter as error:
+            error.message = _NO_NUMBER.sub(r"\1 is not a whole number, such as 10.", error.message)
+            raise
+
     def format_options(self, ctx: Any, formatter: Any) -> None:
         """Arguments, options, then the options of each panel, in the order of their first option."""
         sections: dict[str, list[tuple[str, str]]] = {"Arguments": [], "Options": []}
@@ -34,3 +53,8 @@ class _PlainCommand(TyperCommand):
             if records:
                 with formatter.section(title):
                     formatter.write_dl(records)
+
+
+def _has_own_words(parameter: Any) -> bool:
+    """A flag takes no value, and the values of a choice are its metavar."""
+    return bool(getattr(parameter, "is_flag", False)) or hasattr(parameter.type, "choices")

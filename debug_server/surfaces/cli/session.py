@@ -45,7 +45,7 @@ SessionArgument = Annotated[int, typer.Argument(metavar="SESSION", help="the ses
 _STATUSES = ("open", "closed", "pending", "running", "completed", "failed", "cancelled")
 COLUMNS: list[Column] = [
     ("id", lambda row: row.id),
-    ("status", lambda row: row.status),
+    ("status", lambda row: "open" if row.is_open else row.status),
     ("commit", lambda row: (row.commit_sha or "-")[:12]),
     ("patch", lambda row: (row.patch_hash or "-")[:12]),
     ("by", lambda row: row.requested_by),

@@ -34,7 +34,8 @@ def _session(reply: m.SessionReply) -> str:
     commit = (reply.commit_sha or "")[:12]
     patch = " with a patch" if reply.patch_hash else ""
     more = f", metadata {json.dumps(reply.metadata, ensure_ascii=False)}" if reply.metadata else ""
-    return f"session {reply.id}: {reply.status}, commit {commit}{patch}{more}"
+    state = "open" if reply.is_open else f"closed ({reply.status})"
+    return f"session {reply.id}: {state}, commit {commit}{patch}{more}"
 
 
 @text_of.register

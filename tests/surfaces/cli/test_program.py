@@ -190,3 +190,11 @@ def test_doctor_names_a_database_once_and_real_controllers(alone: Terminal) -> N
     assert {word for remedy in remedies for word in remedy.split()} <= {
         *("delegate", "the", "controller", "memory", "cpu", "cpuacct", "pids")
     }
+
+
+def test_wrong_numbers_are_told_in_plain_words(alone: Terminal) -> None:
+    """Which option, which value, and what it should look like; the help names what an option takes."""
+    done = alone("history", "--limit", "x")
+    assert done.status == 2
+    assert "Invalid value for '--limit': 'x' is not a whole number, such as 10." in done.err
+    assert "--status STATUS" in alone("history", "--help").out

@@ -124,7 +124,7 @@ def test_a_walk(terminal: Terminal, tmp_path: Path) -> None:
         status, said = person.type(f"debug-server command cancel {started[1]}")
         assert status == 0 and "is cancelled" in said, said
         status, said = person.type("debug-server session list --status open")
-        assert status == 0 and re.search(rf"^{session}\s+running", said, re.MULTILINE), said
+        assert status == 0 and re.search(rf"^{session}\s+open", said, re.MULTILINE), said
         status, said = person.type(f"debug-server history --repo {name}")
         rows = [line.split()[1] for line in said.splitlines() if re.match(r"\d+ ", line)]
         assert (status, rows) == (0, ["cancelled", "cancelled", "failed", "succeeded"]), said

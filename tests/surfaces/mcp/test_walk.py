@@ -70,9 +70,9 @@ async def _walk(transport: str, folder: Path) -> None:
             "cancelled",
         ]
         assert f"of session {session}: cancelled" in (await ask("find_commands", limit=1)).splitlines()[0]
-        assert f"session {session}: running" in await ask("session_list", status=["open"])
+        assert f"session {session}: open" in await ask("session_list", status=["open"])
         assert "closed" in await ask("session_close", session_id=session)
-        assert f"session {session}: completed" in await ask("session_info", session_id=session)
+        assert f"session {session}: closed (completed)" in await ask("session_info", session_id=session)
         alone = await ask("run", repository="sample", argv=["cat", "hello.txt"])
         assert "hello" in alone and f"session {session}" not in alone
         assert "succeeded" in await ask("run", argv=["true"])
