@@ -145,15 +145,19 @@ class Sessions:
     def remove_leftovers(self) -> None:
         """Remove the files of removed repositories."""
         repos, worktrees = (self._paths.artifacts_root / name for name in ("repos", "worktrees"))
-        repos.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if self._store.repositories.with_files():
+            repos.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._rename_leftovers(repos)
+        for folder in (repos, worktrees):
+            remove_renamed(folder)
+
+    def _rename_leftovers(self, repos: Path) -> None:
         with folder_lock(repos, timeout=_REMOVAL_SECONDS) as lock:  # else another process does it
             # Read behind the lock: a name that another process has freed may belong to a new repository.
             for row in () if lock is None else self._store.repositories.with_files():
                 bare_path, worktree_root = self._places(row.name)
                 rename_files(bare_path=bare_path, worktree_root=worktree_root)
                 self._store.repositories.free_name(row.id, row.name)
-        for folder in (repos, worktrees):
-            remove_renamed(folder)
 
     def _places(self, name: str) -> tuple[Path, Path]:
         """The mirror and the folder of the workspaces of a repository."""
