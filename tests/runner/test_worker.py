@@ -86,7 +86,8 @@ def test_a_keeper_serves_many_commands_and_loses_no_descriptor(
         with pytest.raises(DebugServerError):
             bench.run(["no-such-program"], **spec)
     assert _keeper_of_next(bench) == keeper
-    assert _idle_descriptors(bench, keeper) == before
+    # A client that is just being turned away is open for a moment: more than before, once, is no leak.
+    eventually(lambda: _idle_descriptors(bench, keeper) <= before, what="as few open files as after the first command")
 
 
 def _keeper_of_next(bench: Bench) -> int:
