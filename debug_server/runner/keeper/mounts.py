@@ -106,9 +106,7 @@ class Mounts:
             return
         if self._copy_used:
             self._copy_used = False
-            if (
-                _text(self._copied_list) != self._copied_text
-            ):  # not everything that a command alters is announced
+            if _text(self._copied_list) != self._copied_text:  # not everything that a command alters is announced
                 self._drop_copy()
         orders, anything = select.poll(), select.poll()
         for poll in (orders, anything):
