@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -68,3 +69,53 @@ def test_a_token_that_may_not_open_sessions_is_told_so_first(alone: Terminal, se
     for words in (("session", "create"), ("command", "run", "--", "true")):
         refused = reader(*words)
         assert refused.status == 77 and "lacks the scope" in refused.err and "--repo" not in refused.err, refused
+
+
+def test_a_missing_manifest_has_the_name_that_was_given(terminal: Terminal, project: Callable[[], str]) -> None:
+    """Once, and not as a path in the server's workspace."""
+    refused = terminal("command", "run", "--repo", project(), "--manifest", "none/req.txt", "--", "true")
+    assert refused.status == 125, refused
+    assert refused.err.count("manifest 'none/req.txt' does not exist in the repository") == 1, refused
+    assert "worktrees" not in refused.err
+
+
+def test_a_program_that_is_missing_shows_the_first_folders_of_path(alone: Terminal) -> None:
+    """An environment puts its own first; the many others are counted."""
+    folders = [f"/folder-{number}" for number in range(30)]
+    given = replace(alone, variables={"PATH": ":".join(folders)})
+    done = given("run", "--", "no-such-program")
+    assert done.status == 127, done
+    assert "was not found in PATH: /folder-0, /folder-1, /folder-2 and 27 more (" in done.err, done
+
+
+def test_history_names_places(alone: Terminal) -> None:
+    """An empty one the data folder that was looked at; a run here is at this folder's name."""
+    empty = alone("history")
+    assert empty.status == 0 and "data folder" in empty.err and str(alone.folder.parent) in empty.err, empty
+    assert alone("run", "--", "true").status == 0
+    assert alone.folder.name in alone("history").out.splitlines()[1].split()
+
+
+def test_rerun_says_what_it_starts_from(terminal: Terminal, project: Callable[[], str]) -> None:
+    """The commit and the patch, or the directory."""
+    patch = terminal.folder / "p.patch"
+    patch.write_text("--- /dev/null\n+++ b/added\n@@ -0,0 +1 @@\n+new\n")
+    ran = terminal("--json", "command", "run", "--repo", project(), "--patch", patch, "--", "cat", "added")
+    earlier = json.loads(ran.out.splitlines()[-1])
+    session = terminal("--json", "session", "show", earlier["session_id"]).json
+    again = terminal("rerun", earlier["id"])
+    told = f"from commit {session['commit_sha'][:12]} with patch {session['patch_hash'][:12]}"
+    assert (again.status, again.out) == (0, "new\n") and told in again.err, again
+
+
+def test_options_of_the_program_may_follow_the_command(alone: Terminal, server: ServerProcess) -> None:
+    """The server, its token and --local; a program's own words are left alone."""
+    token = alone.folder / "token"
+    token.write_text(server.token)
+    chosen = ("--base-url", server.base_url, "--token-file", token)
+    assert alone("--json", "status", *chosen).json["server"] == server.base_url
+    assert alone("--json", "session", *chosen, "list").status == 0
+    assert alone("configure", *chosen).status == 0
+    assert "data folder" in alone("--json", "status", "--local").json["server"]
+    assert alone("run", "--quiet", "--", "echo", "--local").out == "--local\n"
+    assert "--token-file" not in alone("session", "list", "-h").out, "the help of the program has them"
