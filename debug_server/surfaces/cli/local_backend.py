@@ -37,6 +37,7 @@ class LocalBackend:
     """Calls the service as this machine's own user, who may do everything."""
 
     place = "this machine, without a server"
+    is_here = True
 
     def __init__(self, open_local: OpenLocal) -> None:
         self._stack = ExitStack()

@@ -19,17 +19,25 @@ Repository = Annotated[
 RepositoryName = Annotated[
     str | None, typer.Option("--repo", "--repository", metavar="NAME", help="only those of this repository")
 ]
-_URL = re.compile(r"[a-z+]+://|[^/]+@[^/]+:")
+_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://|[^/]+:")  # also scp's user@host:path
 
 
-def absolute_remote(remote: str) -> str:
-    """A URL unchanged; an existing local folder as an absolute path."""
-    return remote if _URL.match(remote) or not Path(remote).exists() else str(Path(remote).resolve())
+def remote_for(backend: Backend, remote: str) -> str:
+    """A relative path as an absolute one, if the server is on this machine, too; any other remote unchanged."""
+    if _URL.match(remote) or remote.startswith(("/", "~")):
+        return remote
+    if not backend.is_here:
+        raise InvalidInputError(
+            f"{remote!r} is a path on this machine, which the server at {backend.place} cannot read: give a git URL or "
+            "an absolute path on the server's machine"
+        )
+    return str(Path(remote).resolve())
 
 
 def name_for(remote: str) -> str:
     """A repository name, derived from the last part of the remote."""
-    last = re.split(r"[/:]", absolute_remote(remote).rstrip("/"))[-1].removesuffix(".git")
+    path = remote if _URL.match(remote) else str(Path(remote).resolve())
+    last = re.split(r"[/:]", path.rstrip("/"))[-1].removesuffix(".git")
     name = re.sub(r"[^A-Za-z0-9._-]+", "-", last).strip("-._")[:100]
     if not name:
         raise InvalidInputError(f"cannot derive a name from the remote {remote!r}: give one with --name")
