@@ -1,7 +1,7 @@
 """Searches commands over all sessions: a few indexed reads, however many commands have ended.
 
 Each status has an index in the order of ids, also for the commands of one token, repository or session. So a search
-reads at most a page for each status and merges the pages. Unfinished commands have two small partial indexes of their own.
+reads at most a page for each status and merges the pages. Unfinished commands have two small partial indexes as well.
 """
 
 from __future__ import annotations

@@ -260,9 +260,7 @@ class Commands(Table):
         There is an index for ``task:``.
         """
         if not _PREFIX.fullmatch(prefix):
-            raise InvalidInputError(
-                f"the beginning of a subject must be lower-case letters and a colon, not {prefix!r}"
-            )
+            raise InvalidInputError(f"a subject begins with lower-case letters and a colon, not with {prefix!r}")
         beyond, order = keyset("id", after, newest=newest)
         terms, params = filters(beyond, ("owner_token_id = ?", owner_token_id))
         # Written out, as in the condition of the index.

@@ -1,4 +1,4 @@
-"""Fills a store with any number of ended sessions and commands, written as rows: through the store it would take hours."""
+"""Fills a store with any number of ended sessions and commands, as rows: through the store it would take hours."""
 
 from __future__ import annotations
 

@@ -76,7 +76,7 @@ def _noting(method: Any, called: set[str], name: str) -> Any:
 def test_no_operation_takes_more_steps_in_a_large_store(
     name: str, steps: tuple[dict[str, int], dict[str, int], set[str]]
 ) -> None:
-    """With eight times as many rows, each operation takes the same steps, give or take a fifth for where a page ends."""
+    """With eight times as many rows, each operation takes the same steps (within a fifth, for where a page ends)."""
     small, large, _ = steps
     assert large[name] <= small[name] * 1.2 + 20, f"{small[name]} steps have become {large[name]}"
 
