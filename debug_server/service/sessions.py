@@ -117,9 +117,7 @@ class SessionVerbs(Verbs):
     async def reset(self, caller: Caller, request: m.SessionRef) -> m.SessionReply:
         """Reset the workspace to commit and patch; not while a command runs in it."""
         session = await self._access.use_session(caller, request.session_id)
-        running = [
-            row for row in await self._call(self._store.commands.in_session, session.id) if not row.status.terminal
-        ]
+        running = await self._call(self._store.commands.unfinished, session.id)
         if running:
             raise ConflictError(f"session {session.id} has an unfinished command ({running[0].id}): cancel it first")
         await self._call_git(self._sessions.reset, session)
