@@ -232,10 +232,19 @@ def start_run(
     secrets: Sequence[str] = (),
     artifacts: Sequence[str] = (),
     tty: bool = False,
+    stdin: bool = False,
 ) -> Call[r.RunReply]:
     """Open a session, run a command and close the session; returns when the command is queued."""
     command = _command(
-        argv, cwd=cwd, env=env, limits=limits, require=require, secrets=secrets, artifacts=artifacts, tty=tty
+        argv,
+        cwd=cwd,
+        env=env,
+        limits=limits,
+        require=require,
+        secrets=secrets,
+        artifacts=artifacts,
+        tty=tty,
+        stdin=stdin,
     )
     return _call(
         "start_run",
