@@ -14,12 +14,12 @@ from contextlib import aclosing, contextmanager, nullcontext, suppress
 from functools import partial
 
 from debug_server import messages as m
-from debug_server.errors import DebugServerError
+from debug_server.errors import DebugServerError, NotFoundError
 from debug_server.messages import OPERATIONS, Operation
 from debug_server.messages.execs import DEFAULT_STREAM_WAIT, DEFAULT_WAIT, Begun, encoding_of
 from debug_server.model import Command, QueuedRun, SessionPlan
-from debug_server.runner.log_ends import LogEnds, Piece, read_ends
-from debug_server.runner.log_format import STREAM_NAMES
+from debug_server.runner.log_ends import Ends, LeftOutRange, LogEnds, Piece, read_ends
+from debug_server.runner.log_format import STDERR, STDOUT, STREAM_NAMES
 from debug_server.service import views
 from debug_server.service.adding import Adding
 from debug_server.service.caller import Caller
@@ -227,22 +227,42 @@ class ExecVerbs(Verbs):
     async def _answer(self, caller: Caller, command: Command, request: m.ExecCommand) -> m.ExecReply:
         size = views.log_bytes(command)
         if size == 0:
-            reply = _reply(command, LogEnds(), size, merged=request.merged)
+            reply = _reply(command, _removed(command, merged=request.merged), size, merged=request.merged)
         else:
             read = partial(_read_and_reply, command, request, size)
             reply = read() if size <= _READ_IN_EVENT_LOOP else await self._call(read)
         if request.digest:
-            digest = await self._logs.digest(caller, m.DigestLog(command_id=command.id))
-            reply = reply.model_copy(update={"digest": digest})
+            with suppress(NotFoundError):  # the log was removed
+                digest = await self._logs.digest(caller, m.DigestLog(command_id=command.id))
+                reply = reply.model_copy(update={"digest": digest})
         return reply
 
 
 def _read_and_reply(command: Command, request: m.ExecCommand, size: int) -> m.ExecReply:
     try:
-        ends = read_ends(command.log_path or "", request.output_bytes, merged=request.merged)
+        written = _written(command) if command.exit else None
+        ends = read_ends(command.log_path or "", request.output_bytes, merged=request.merged, written=written)
     except FileNotFoundError:
-        ends = LogEnds()
+        ends = _removed(command, merged=request.merged)
     return _reply(command, ends, size, merged=request.merged)
+
+
+def _written(command: Command) -> dict[int, int]:
+    """How many bytes each stream has in all."""
+    record = command.exit
+    return {STDOUT: 0, STDERR: 0} if record is None else {STDOUT: record.stdout_bytes, STDERR: record.stderr_bytes}
+
+
+def _removed(command: Command, *, merged: bool) -> LogEnds:
+    """Of a log that was removed: the streams have their sizes, and all of it is left out."""
+    sizes = _written(command)
+    end = sum(sizes.values())
+
+    def ends(size: int) -> Ends:
+        left_out = LeftOutRange(size=size, start=0, end=end) if size else None
+        return Ends(head=[], tail=[], size=size, left_out=left_out)
+
+    return LogEnds(stdout=ends(sizes[STDOUT]), stderr=ends(sizes[STDERR]), merged=ends(end if merged else 0))
 
 
 def _reply(command: Command, ends: LogEnds, log_bytes: int, *, merged: bool) -> m.ExecReply:

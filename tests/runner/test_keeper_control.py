@@ -259,6 +259,38 @@ def test_sigterm_just_before_it_is_idle_is_not_lost() -> None:
     assert (done.stdout, done.returncode) == (b"None\n", 0), done.stderr
 
 
+LATE = """
+import os, signal, socket
+from debug_server.runner.keeper.containment import choose
+from debug_server.runner.keeper.linux import boot_id
+from debug_server.runner.keeper.spare import Spare, install_handlers
+
+class Late(Spare):
+    _idle = False
+
+    def __setattr__(self, name, value):
+        if name == "_idle" and not value and self._idle and not self.asked_to_end:
+            os.kill(os.getpid(), signal.SIGTERM)
+        super().__setattr__(name, value)
+
+server, connection = socket.socketpair()
+install_handlers()
+spare = Late(connection, choose("auto"), boot_id())
+server.close()
+print(spare.await_orders())
+os.kill(os.getpid(), signal.SIGTERM)
+spare.leave()
+"""
+
+
+def test_sigterm_when_it_stops_being_idle_ends_it_in_order() -> None:
+    """A keeper whose wait has just ended, and which is asked to end twice, leaves as it does at any other time."""
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    program = [sys.executable, "-c", LATE]
+    done = subprocess.run(program, env=environment, capture_output=True, timeout=SECONDS, check=False)
+    assert (done.stdout, done.returncode) == (b"None\n", 0), done.stderr
+
+
 NONSENSE = {
     "not json": frames.encode(frames.JSON, b"{nonsense"),
     "not utf-8": frames.encode(frames.JSON, b"\xff\xfe"),

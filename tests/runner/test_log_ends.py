@@ -9,7 +9,8 @@ import pytest
 
 from debug_server.runner import log_ends
 from debug_server.runner.log_ends import Ends, read_ends
-from debug_server.runner.log_format import STDERR, STDOUT, SYSTEM, LogWriter
+from debug_server.runner.log_format import RECORD, STDERR, STDOUT, SYSTEM, LogWriter
+from debug_server.runner.log_index import LogFiles
 
 BOTH = (STDOUT, STDERR)
 
@@ -80,6 +81,33 @@ def test_what_was_skipped_is_left_out(tmp_path: Path, monkeypatch: pytest.Monkey
     found = read_ends(written(tmp_path / "a.log", writes), 100, merged=False)
     assert joined(found.stderr) == (b"first", b"")
     assert (found.stderr.size, found.stderr.left_out and found.stderr.left_out.size) == (11, 6)
+
+
+@pytest.mark.parametrize("known", ["right", "nothing", "wrong"])
+def test_known_sizes_are_not_counted_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, known: str) -> None:
+    """With the right sizes of the streams a long log is read at its ends alone; with others the answer is the same."""
+    monkeypatch.setattr(log_ends, "_BATCHES", 1)
+    chance = random.Random(1)
+    writes = [(chance.choice(BOTH), chance.randbytes(chance.randrange(1, 40))) for _ in range(20_000)]
+    path = written(tmp_path / "a.log", writes)
+    sizes = {stream: len(bytes_of(writes, stream)) for stream in BOTH}
+    given = {
+        "right": sizes,
+        "nothing": dict.fromkeys(BOTH, 0),
+        "wrong": {stream: size - 1 for stream, size in sizes.items()},
+    }
+    read, raw_records = list[int](), LogFiles.raw_records
+
+    def count(files: LogFiles, first: int, number: int) -> bytes:
+        read.append(len(raw := raw_records(files, first, number)) // RECORD.size)
+        return raw
+
+    with monkeypatch.context() as patched:
+        patched.setattr(LogFiles, "raw_records", count)
+        found = read_ends(path, 100, merged=True, written=given[known])
+    assert found == read_ends(path, 100, merged=True)
+    assert found.stdout.size == sizes[STDOUT] and found.merged.size == sum(sizes.values())
+    assert (sum(read) < 2_000) is (known == "right")
 
 
 @pytest.mark.parametrize("text", ["ä" * 50, "€" * 50, "🙂" * 50])

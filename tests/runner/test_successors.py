@@ -22,6 +22,19 @@ def test_limits_end_with_their_command(memory_bench: Bench) -> None:
     assert "counters" not in busy.exit.evidence
 
 
+def test_limits_that_a_command_sets_itself_end_with_it(memory_bench: Bench) -> None:
+    """One that starts containers may write to its groups: what it writes there holds for no other command."""
+    started = memory_bench.start(["sh", "-c", 'read path; echo 3 > "$path"; cat "$path"'], stdin=True, containers=True)
+    groups = started.handle()["tree"]["groups"]
+    limit = f"{groups.get('pids', groups.get(''))}/pids.max"
+    with started.connect() as connection:
+        connection.write_stdin("path", f"{limit}\n".encode())
+    assert memory_bench.log(started.result())["stdout"] == b"3\n"
+    for _ in range(4):  # whichever of the waiting keepers has it
+        after = memory_bench.run(["sh", "-c", "for i in 1 2 3 4 5; do sleep 0.01 & done; wait"])
+        assert (after.exit_reason, memory_bench.log(after)["stderr"]) == (ExitReason.EXITED, b"")
+
+
 def test_what_was_used_is_the_commands_own(memory_bench: Bench) -> None:
     """Memory, pages of files that stay, and cpu time of one command are not counted for the next."""
     written = f"open({str(memory_bench.workspace / 'kept')!r}, 'wb').write(bytes(40 << 20))"

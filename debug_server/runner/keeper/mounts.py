@@ -6,6 +6,8 @@ it, and keep its files on disk: such mounts are removed from the copy.
 
 To remove one waits until every processor has passed through the kernel: a millisecond on a busy machine, for each
 workspace and each command. A keeper therefore removes them once, from a template, and copies that for each command.
+The end of a copy waits in the same way. Where a workspace need not be attached to it, a copy therefore serves the next
+commands too, until a mount in it changes.
 """
 
 from __future__ import annotations
@@ -34,7 +36,7 @@ from debug_server.runner.keeper.linux import (
 
 WORKSPACE = b"debug-server"  # the mount source of workspace overlays
 _CGROUP_ROOT = b"/sys/fs/cgroup"
-_READ = 1 << 16
+_READ_SIZE = 1 << 16
 _LOOK_EVERY = 1000  # milliseconds: on a machine with containers the mounts change all the time, and their list is long
 _OCTAL = re.compile(rb"\\([0-7]{3})")
 
@@ -52,6 +54,9 @@ class Mounts:
         self._others: list[bytes] = []  # the lines of all mounts that are no workspaces
         self._template = -1  # a descriptor of a namespace without workspaces
         self._template_of: list[bytes] = []  # the other mounts that it was made of
+        self._copied = -1  # a descriptor of a copy of the template that serves one command after another
+        self._copied_list, self._copied_text = -1, b""  # its mountinfo, and what it was at first
+        self._copy_used = False  # a command has run in it since the last look
         self._attaches = can_attach()
 
     def prepare(self) -> None:
@@ -84,20 +89,25 @@ class Mounts:
         if self._template < 0 or self._template_of != self._others:
             self._make_template()
         own = next((point for point in topmost(self._workspaces) if is_below(os.fsencode(cwd), point)), None)
-        workspace = None if own is None else clone_mounts(own)
+        if own is None:
+            self._enter_copy()
+            return
+        workspace = clone_mounts(own)
         try:
             enter_namespace(self._template, CLONE_NEWNS)
             unshare(CLONE_NEWNS)
-            if own is not None and workspace is not None:
-                attach_mounts(workspace, own)
+            attach_mounts(workspace, own)
         finally:
-            if workspace is not None:
-                os.close(workspace)
+            os.close(workspace)
 
     def wait(self, fd: int) -> None:
         """Wait until ``fd`` can be read. Drop the template when a mount that it may have is removed meanwhile."""
         if self._template < 0:
             return
+        if self._copy_used:
+            self._copy_used = False
+            if _text(self._copied_list) != self._copied_text:  # not everything that a command alters is announced
+                self._drop_copy()
         orders, anything = select.poll(), select.poll()
         for poll in (orders, anything):
             poll.register(fd, select.POLLIN)
@@ -111,6 +121,27 @@ class Mounts:
             if fd in ready or orders.poll(_LOOK_EVERY):
                 return
 
+    def _enter_copy(self) -> None:
+        if self._copied < 0 or _changed(self._copied_list):  # meanwhile, by a mount that is shared
+            self._drop_copy()
+            self._make_copy()
+        else:
+            enter_namespace(self._copied, CLONE_NEWNS)
+        self._copy_used = True
+
+    def _make_copy(self) -> None:
+        enter_namespace(self._template, CLONE_NEWNS)
+        unshare(CLONE_NEWNS)
+        self._copied_list = os.open("/proc/self/mountinfo", os.O_RDONLY | os.O_CLOEXEC)
+        self._copied_text = _text(self._copied_list)
+        self._copied = os.open("/proc/self/ns/mnt", os.O_RDONLY | os.O_CLOEXEC)
+
+    def _drop_copy(self) -> None:
+        for descriptor in (self._copied, self._copied_list):
+            if descriptor >= 0:
+                os.close(descriptor)
+        self._copied = self._copied_list = -1
+
     def _make_template(self) -> None:
         self._drop_template()
         before = self._others
@@ -122,6 +153,7 @@ class Mounts:
             self.leave()
 
     def _drop_template(self) -> None:
+        self._drop_copy()
         if self._template >= 0:
             os.close(self._template)
             self._template = -1
@@ -151,18 +183,24 @@ class Mounts:
         enter_namespace(self._home, CLONE_NEWNS)
 
     def _refresh(self) -> None:
-        poll = select.poll()
-        poll.register(self._list, select.POLLERR | select.POLLPRI)
-        if poll.poll(0):
+        if _changed(self._list):
             self._read()
 
     def _read(self) -> None:
         """Reading the list costs 0.1 ms, so only when it has changed."""
-        os.lseek(self._list, 0, os.SEEK_SET)
-        text = b""
-        while piece := os.read(self._list, _READ):
-            text += piece
-        self._control_groups, self._workspaces, self._others = survey(text)
+        self._control_groups, self._workspaces, self._others = survey(_text(self._list))
+
+
+def _text(mountinfo: int) -> bytes:
+    os.lseek(mountinfo, 0, os.SEEK_SET)
+    return b"".join(iter(lambda: os.read(mountinfo, _READ_SIZE), b""))
+
+
+def _changed(mountinfo: int) -> bool:
+    """Whether a mount was added, removed or altered since the last look at this open file."""
+    poll = select.poll()
+    poll.register(mountinfo, select.POLLERR | select.POLLPRI)
+    return bool(poll.poll(0))
 
 
 def survey(mountinfo: bytes) -> tuple[list[bytes], list[bytes], list[bytes]]:

@@ -92,6 +92,7 @@ class Version1Slot(Slot):
         self._files = cgroup.ControlFiles()
         super().__init__(Version1Tree(groups, self._files))
         self._mounts = mounts
+        self._protected = False  # the command could not write to its groups, so their limits are known
         # `cpu` too, without a quota: outside of it each new session gets an autogroup, which costs six times as much as
         # the moves. `pids` is left last: from then on until `limits.set_process_limit` its limit is one too high.
         used = sorted(groups, key="pids".__eq__)
@@ -100,12 +101,13 @@ class Version1Slot(Slot):
 
     def release(self, *, reusable: bool) -> None:
         """Reset the groups for the next command, if nothing of this one is left in them."""
-        self.spent = not (reusable and self.tree.reset())
+        self.spent = not (reusable and self._protected and self.tree.reset())
         if self.spent:
             self.tree.remove()
 
     def spawn(self, orders: dict[str, Any], stdio: prefork.Stdio, home: int) -> None:
         self.spent, self.orders = True, None
+        self._protected = self._mounts is not None and not orders["containers"]
         if orders["tty"] or orders["rlimits"]:
             orders["enter"] = self._enter
             self.pid, self.orders = fork_child(stdio, self._mounts)

@@ -63,6 +63,7 @@ class Spare:
         """Note the request: the handler may run during a write to the log. The wakeup descriptor wakes the loop."""
         self.asked_to_end = True
         if self._idle:
+            self._idle = False  # once: a second signal must not interrupt the end
             raise InterruptedError
 
     def prepare(self) -> OSError | None:
@@ -119,6 +120,12 @@ class Spare:
             pass
 
     def _receive(self) -> list[tuple[int, bytes]] | None:
+        try:
+            return self._wait_and_receive()
+        except InterruptedError:  # SIGTERM just as the wait ended
+            return None
+
+    def _wait_and_receive(self) -> list[tuple[int, bytes]] | None:
         try:
             self._idle = True  # from here on SIGTERM ends the wait
             if self.asked_to_end:

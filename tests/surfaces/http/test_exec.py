@@ -123,6 +123,25 @@ def test_a_digest_on_request(served: Served) -> None:
     assert execute(served, "true")["digest"] is None
 
 
+def test_a_log_that_was_removed(served: Served) -> None:
+    """A repetition is answered all the same: with what the log had, none of it, and no digest."""
+    session, headers = served.session(), {"Idempotency-Key": "kept"}
+    body = {"argv": ["sh", "-c", "echo out; echo err >&2"], "digest": True, "merged": True, **ALL}
+    first = answered(served.admin.post(f"/sessions/{session}/exec", json=body, headers=headers), 200)
+    assert first["digest"]["lines"] == 2 and first["left_out"] == []
+    log = served.local.store.commands.get(first["command_id"]).log_path
+    assert log is not None
+    Path(log).unlink()
+    found = answered(served.admin.post(f"/sessions/{session}/exec", json=body, headers=headers), 200)
+    assert (found["command_id"], found["exit_code"], found["digest"]) == (first["command_id"], 0, None)
+    assert (found["stdout"], found["stdout_bytes"], found["stderr_bytes"], found["merged"]) == ("", 4, 4, [])
+    assert [(part["stream"], part["bytes"]) for part in found["left_out"]] == [
+        ("stdout", 4),
+        ("stderr", 4),
+        ("merged", 8),
+    ]
+
+
 def test_the_timeout_is_the_commands(served: Served) -> None:
     """It ends the command; by its other name too, but not by both."""
     found = execute(served, "sleep", "1000", timeout=0.2)
