@@ -39,7 +39,7 @@ def first_refusal() -> threading.Event:
 
     refused = threading.Event()
 
-    def tell(error: ResourcesExhaustedError, *words: object) -> None:
+    def tell(error: ResourcesExhaustedError, *words: str) -> None:
         UnavailableError.__init__(error, *words)
         refused.set()
 
