@@ -77,10 +77,10 @@ def error_from_response(response: httpx.Response, *, operation: str | None = Non
         text = f"{text}. Set DEBUG_SERVER_TOKEN, pass token=, or run `debug-server configure`"
     if issubclass(cls, RangeNotSatisfiableError):
         return cls(text, size=_size(response))
-    if issubclass(cls, InvalidInputError) and (violations := _violations(fields)):
-        return cls(text, violations=violations)
-    if issubclass(cls, InvalidInputError) and isinstance(field := fields.get("field"), str):
-        return cls(text, field=field)
+    if issubclass(cls, InvalidInputError):
+        return cls(text, field=_text(fields, "field"), violations=_violations(fields))
+    if issubclass(cls, NotFoundError):
+        return cls(text, what=_text(fields, "what"))
     if issubclass(cls, UnavailableError):
         return cls(text, retry_after=retry_after(response) or 1.0)
     return cls(text)
@@ -104,6 +104,11 @@ def _error_object(response: httpx.Response) -> dict[str, Any]:
     except (ValueError, TypeError, KeyError):
         return {}
     return found if isinstance(found, dict) else {}
+
+
+def _text(fields: Mapping[str, Any], name: str) -> str | None:
+    found = fields.get(name)
+    return found if isinstance(found, str) else None
 
 
 def _violations(fields: Mapping[str, Any]) -> list[FieldViolation]:

@@ -76,11 +76,11 @@ class RepositoryVerbs(Verbs):
 
     async def get(self, caller: Caller, request: m.RepositoryRef) -> m.RepositoryReply:
         """One repository."""
-        return views.repository(await self._call(self._store.repositories.by_name, request.name))
+        return views.repository(await self._call(self._registered, caller, request.name))
 
     async def remove(self, caller: Caller, request: m.RepositoryRef) -> m.Message:
         """Remove a repository without open sessions, with its mirror and workspaces; its history stays."""
-        repository = await self._call(self._store.repositories.by_name, request.name)
+        repository = await self._call(self._registered, caller, request.name)
         await self._call_git(self._sessions.remove_repository, repository)
         return m.Message(message=f"repository {request.name} is removed")
 

@@ -10,7 +10,8 @@ import typer
 
 from debug_server.client import calls
 from debug_server.errors import InvalidInputError
-from debug_server.messages import RepositoryReply
+from debug_server.messages import OPERATIONS, RepositoryReply
+from debug_server.service import Caller
 from debug_server.surfaces.cli.backend import Backend
 
 Repository = Annotated[
@@ -44,13 +45,17 @@ def name_for(remote: str) -> str:
     return name
 
 
-def chosen_repository(backend: Backend, name: str | None) -> RepositoryReply:
-    """The named repository, or the only one that there is."""
+def chosen_repository(backend: Backend, name: str | None, operation: str) -> RepositoryReply:
+    """The named repository, or the only one that there is, for an operation that the caller may perform."""
     if name is not None:
         return backend.send(calls.get_repository(name))
     known = backend.send(calls.list_repositories()).items
     if len(known) == 1:
         return known[0]
+    you = backend.send(calls.who_am_i())  # a caller who may not do it learns that before more is asked of him
+    Caller(token_id=you.token_id, name=you.name, scopes=frozenset(you.scopes)).require(
+        OPERATIONS[operation].scopes or ()
+    )
     if not known:
         raise InvalidInputError("no repository is registered: run `debug-server repo add REMOTE` first")
     raise InvalidInputError(f"give --repo NAME: {', '.join(row.name for row in known)} are registered")
