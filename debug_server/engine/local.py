@@ -149,6 +149,13 @@ class LocalEngine:
             with self._key_lock:  # so that the second of two requests with one key finds the row of the first
                 known = self._store.commands.by_key(session_id, idempotency_key)
                 command, claimed = (known, False) if known is not None else self._add(add)
+        self._run_if_claimed(command, spec, claimed=claimed, told=told)
+        return command
+
+    def _run_if_claimed(
+        self, command: Command, spec: CommandSpec, *, claimed: bool, told: Callable[[Command], None] | None
+    ) -> None:
+        """Run an added command in another thread or, if its row is ``told``, in this one."""
         if claimed and told is None:
             self._spawn(partial(self._run, spec=spec), command)
         elif told is not None:
@@ -157,7 +164,6 @@ class LocalEngine:
             finally:
                 if claimed:
                     self._work(partial(self._run, spec=spec), command, command.id)
-        return command
 
     def run_in_thread(self, work: Callable[[], None]) -> None:
         """Run ``work`` in a thread of its own, as soon as one can be created."""
@@ -204,14 +210,16 @@ class LocalEngine:
             with self._lock:
                 self._claimable.notify_all()
 
-    def queue_run(self, run: QueuedRun) -> Command:
-        """Open a session and add its one command to the queue, in one commit.
+    def queue_run(self, run: QueuedRun, *, told: Callable[[Command], None] | None = None) -> Command:
+        """Open a session and add its one command to the queue, in one commit; it starts, and is told, as in ``submit``.
 
         QueueFullError if a limit is reached, ConflictError if a claimed resource is in use.
         """
-        added = self.queue_atomically([run])
-        assert added is not None and isinstance(added[0], Command)  # no due time was given, and the one step is a run
-        return added[0]
+        run = replace(run, spec=self._with_default_limits(run.spec))
+        add = partial(self._store.runs.add_one, run, max_pending=self._settings.max_pending)
+        command, claimed = self._add(add)
+        self._run_if_claimed(command, run.spec, claimed=claimed, told=told)
+        return command
 
     def queue_atomically(
         self, steps: Sequence[QueuedRun | NewEvent], due: DueTime | None = None
