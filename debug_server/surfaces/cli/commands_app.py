@@ -36,7 +36,7 @@ class _PlainCommand(TyperCommand):
             if parameter.metavar is None and parameter.param_type_name == "option" and not _has_own_words(parameter):
                 parameter.metavar = max(parameter.opts, key=len).rpartition("-")[2].upper()
             elif parameter.metavar is None and parameter.param_type_name == "argument":
-                parameter.metavar = parameter.name.upper() + ("..." if parameter.nargs == -1 else "")
+                parameter.metavar = str(parameter.name).upper() + ("..." if parameter.nargs == -1 else "")
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parse; a number that is none is refused in plain words."""
