@@ -32,7 +32,7 @@ from debug_server.ports import Telemetry
 from debug_server.runner.end_recorder import UnrecordedEndError
 from debug_server.runner.keeper_connection import KeeperConnection
 from debug_server.runner.limits import Capabilities
-from debug_server.runner.recovery import Adopted, recover
+from debug_server.runner.recovery import Adopted, Claim, recover
 from debug_server.runner.running_command import DetachedError
 from debug_server.runner.worker import WorkerSupervisor
 from debug_server.store import MetadataStore
@@ -65,6 +65,7 @@ class LocalEngine:
         self._threads = CommandThreads()
         self._reserved = 0  # slots for commands that are being added
         self._key_lock = threading.Lock()
+        self._recovery_lock = threading.Lock()  # two threads could take over one claim of this owner
         self._new_work = True  # whether there may be a command to claim
         self._backlog = True  # whether commands waited at the last check: then any commit may let one of them start
         self._stopping = False
@@ -96,9 +97,10 @@ class LocalEngine:
         self._deferred.wake()
         self._recover(self._orphaned.find(busy=self._active))
 
-    def _recover(self, orphaned: Collection[int] = ()) -> list[int]:
+    def _recover(self, orphaned: Collection[Claim] = ()) -> list[int]:
         """Take over the commands of dead owners; returns those that still run."""
-        adopted = recover(self._store, self._supervisor.paths, self._supervisor.owner, orphaned=orphaned)
+        with self._recovery_lock:
+            adopted = recover(self._store, self._supervisor.paths, self._supervisor.owner, orphaned=orphaned)
         for item in adopted:
             self._spawn(self._follow, item)
         return [item.command.id for item in adopted]
