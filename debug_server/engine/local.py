@@ -32,7 +32,7 @@ from debug_server.ports import Telemetry
 from debug_server.runner.end_recorder import UnrecordedEndError
 from debug_server.runner.keeper_connection import KeeperConnection
 from debug_server.runner.limits import Capabilities
-from debug_server.runner.recovery import Adopted, recover
+from debug_server.runner.recovery import Adopted, Claim, recover
 from debug_server.runner.running_command import DetachedError
 from debug_server.runner.worker import WorkerSupervisor
 from debug_server.store import MetadataStore
@@ -65,6 +65,7 @@ class LocalEngine:
         self._threads = CommandThreads()
         self._reserved = 0  # slots for commands that are being added
         self._key_lock = threading.Lock()
+        self._recovery_lock = threading.Lock()  # two threads could take over one claim of this owner
         self._new_work = True  # whether there may be a command to claim
         self._backlog = True  # whether commands waited at the last check: then any commit may let one of them start
         self._stopping = False
@@ -96,9 +97,10 @@ class LocalEngine:
         self._deferred.wake()
         self._recover(self._orphaned.find(busy=self._active))
 
-    def _recover(self, orphaned: Collection[int] = ()) -> list[int]:
+    def _recover(self, orphaned: Collection[Claim] = ()) -> list[int]:
         """Take over the commands of dead owners; returns those that still run."""
-        adopted = recover(self._store, self._supervisor.paths, self._supervisor.owner, orphaned=orphaned)
+        with self._recovery_lock:
+            adopted = recover(self._store, self._supervisor.paths, self._supervisor.owner, orphaned=orphaned)
         for item in adopted:
             self._spawn(self._follow, item)
         return [item.command.id for item in adopted]
@@ -147,6 +149,13 @@ class LocalEngine:
             with self._key_lock:  # so that the second of two requests with one key finds the row of the first
                 known = self._store.commands.by_key(session_id, idempotency_key)
                 command, claimed = (known, False) if known is not None else self._add(add)
+        self._run_if_claimed(command, spec, claimed=claimed, told=told)
+        return command
+
+    def _run_if_claimed(
+        self, command: Command, spec: CommandSpec, *, claimed: bool, told: Callable[[Command], None] | None
+    ) -> None:
+        """Run an added command in another thread or, if its row is ``told``, in this one."""
         if claimed and told is None:
             self._spawn(partial(self._run, spec=spec), command)
         elif told is not None:
@@ -155,7 +164,6 @@ class LocalEngine:
             finally:
                 if claimed:
                     self._work(partial(self._run, spec=spec), command, command.id)
-        return command
 
     def run_in_thread(self, work: Callable[[], None]) -> None:
         """Run ``work`` in a thread of its own, as soon as one can be created."""
@@ -202,14 +210,16 @@ class LocalEngine:
             with self._lock:
                 self._claimable.notify_all()
 
-    def queue_run(self, run: QueuedRun) -> Command:
-        """Open a session and add its one command to the queue, in one commit.
+    def queue_run(self, run: QueuedRun, *, told: Callable[[Command], None] | None = None) -> Command:
+        """Open a session and add its one command to the queue, in one commit; it starts, and is told, as in ``submit``.
 
         QueueFullError if a limit is reached, ConflictError if a claimed resource is in use.
         """
-        added = self.queue_atomically([run])
-        assert added is not None and isinstance(added[0], Command)  # no due time was given, and the one step is a run
-        return added[0]
+        run = replace(run, spec=self._with_default_limits(run.spec))
+        add = partial(self._store.runs.add_one, run, max_pending=self._settings.max_pending)
+        command, claimed = self._add(add)
+        self._run_if_claimed(command, run.spec, claimed=claimed, told=told)
+        return command
 
     def queue_atomically(
         self, steps: Sequence[QueuedRun | NewEvent], due: DueTime | None = None

@@ -25,7 +25,7 @@ from debug_server.service.adding import Adding
 from debug_server.service.caller import Caller
 from debug_server.service.commands import CommandVerbs, check_relative_cwd, require_open, spec_of
 from debug_server.service.idempotency import KeyedReplies, RequestAttempt
-from debug_server.service.logs import LogVerbs
+from debug_server.service.logs import READ_IN_EVENT_LOOP, LogVerbs
 from debug_server.service.runs import RunVerbs
 from debug_server.service.sessions import SessionVerbs
 from debug_server.service.verbs import Shared, Verbs
@@ -39,7 +39,6 @@ _BEGIN = Operation(
     idempotent=False,
     summary=OPERATIONS["exec_command"].summary,
 )
-_READ_IN_EVENT_LOOP = 4096  # bytes of a log that are read at once, because a thread would take longer
 
 
 class ExecVerbs(Verbs):
@@ -230,7 +229,7 @@ class ExecVerbs(Verbs):
             reply = _reply(command, _removed(command, merged=request.merged), size, merged=request.merged)
         else:
             read = partial(_read_and_reply, command, request, size)
-            reply = read() if size <= _READ_IN_EVENT_LOOP else await self._call(read)
+            reply = read() if size <= READ_IN_EVENT_LOOP else await self._call(read)
         if request.digest:
             with suppress(NotFoundError):  # the log was removed
                 digest = await self._logs.digest(caller, m.DigestLog(command_id=command.id))

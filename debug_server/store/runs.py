@@ -25,7 +25,7 @@ class _RunDraft:
     session: SessionDraft
 
     @classmethod
-    def of(cls, run: QueuedRun, max_pending: int | None) -> _RunDraft:
+    def of(cls, run: QueuedRun, max_pending: int | None, claim_owner: str | None = None) -> _RunDraft:
         return cls(
             run=run,
             command=CommandDraft.of(
@@ -38,6 +38,8 @@ class _RunDraft:
                 idempotency_key=run.idempotency_key,
                 subject=run.subject,
                 metadata=run.metadata,
+                claim_owner=claim_owner,
+                in_turn=True,
                 max_pending=max_pending,
             ),
             session=SessionDraft.of(
@@ -64,6 +66,15 @@ class Runs(Table):
         if another process has claimed it.
         """
         checked = [_RunDraft.of(step, max_pending) if isinstance(step, QueuedRun) else step for step in steps]
+        return self._add(checked, due)
+
+    def add_one(self, run: QueuedRun, *, max_pending: int | None = None, claim_owner: str | None = None) -> Command:
+        """Add a run; with ``claim_owner`` it is claimed at once (attempt 1) if it can start now."""
+        (added,) = self._add([_RunDraft.of(run, max_pending, claim_owner)], None) or []
+        assert isinstance(added, Command)  # the one step is a run that no event replaces
+        return added
+
+    def _add(self, checked: Sequence[_RunDraft | NewEvent], due: DueTime | None) -> list[Command | NewEvent] | None:
         runs = [step for step in checked if isinstance(step, _RunDraft)]
         claims = [claim for item in runs for claim in item.run.claims]
         with self._database.write() as transaction:

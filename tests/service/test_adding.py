@@ -71,7 +71,7 @@ def test_a_row_is_enough_without_a_deadline(store: MetadataStore) -> None:
 
 
 def test_it_waits_for_the_end_with_a_deadline(store: MetadataStore) -> None:
-    """A commit that says so wakes it, before the thread is done; at the deadline it goes on without."""
+    """A commit that says so wakes it, before the thread is done."""
     row = row_of(store, "here")
     gate = threading.Event()
 
@@ -91,15 +91,27 @@ def test_it_waits_for_the_end_with_a_deadline(store: MetadataStore) -> None:
         assert wakeups._waiting == {}
 
     asyncio.run(scene())
+    gate.set()
 
-    def slow(told: Told) -> Command:
+
+def test_at_the_deadline_it_goes_on_without_the_end(store: MetadataStore) -> None:
+    """The command was added, and runs on."""
+    row, added, gate = row_of(store, "here"), threading.Event(), threading.Event()
+
+    def add(told: Told) -> Command:
         told(row)
+        added.set()
         gate.wait(SECONDS)
         return row
 
-    gate.set()
-    gate.clear()
-    assert waited(store, slow, deadline=time.monotonic() + 0.05) == row
+    async def scene() -> Command:
+        async with wakeups_of(store).change_of_new() as new:
+            adding = Adding(add, new, until_ended=True)
+            threading.Thread(target=adding.run, daemon=True).start()
+            assert await asyncio.to_thread(added.wait, SECONDS)
+            return await adding.wait(time.monotonic() + 0.05)
+
+    assert asyncio.run(scene()) == row
     gate.set()
 
 

@@ -124,6 +124,13 @@ def _queue_and_cancel(store: MetadataStore, at: Filling) -> object:
     return store.commands.request_cancel(command.id)  # type: ignore[union-attr]  # the one step is a run
 
 
+def _run_at_once(store: MetadataStore, at: Filling) -> object:
+    """A run that is claimed when it is added, because nothing waits before it in its queue."""
+    run = QueuedRun(spec=CommandSpec(["true"]), session_plan=SessionPlan(scratch=True), owner_token_id=at.tokens[0])
+    command = store.runs.add_one(run, max_pending=100, claim_owner="me")
+    return store.commands.request_cancel(command.id)
+
+
 def _keep_artifact(store: MetadataStore, at: Filling) -> object:
     for _ in range(2):  # the second updates the row of the first
         store.artifacts.add(
@@ -140,11 +147,24 @@ def _repository(store: MetadataStore, at: Filling) -> object:
     return store.repositories.discard(repository.id)
 
 
+def _remove_session(store: MetadataStore, at: Filling) -> object:
+    """A closed session with its events, commands and artifacts."""
+    old = 2
+    assert not store.history.is_in_use(old)
+    while store.history.remove_events(old):
+        pass
+    while commands := store.history.logs(old):
+        store.history.remove_commands([number for number, _ in commands])
+    store.history.remove_session(old)
+    return old
+
+
 OPERATIONS: Mapping[str, Operation] = {
     **_searches(),
     **_session_pages(),
     "a command, from its row to its end": _run_one,
     "a run is queued and cancelled": _queue_and_cancel,
+    "a run is added": _run_at_once,
     "queue.claim_next, queue.take_over, queue.requeue": _claim_and_requeue,
     "queue.claim_next of a session": _claim_of_session,
     "queue.claimed": lambda store, _: store.queue.claimed(),
@@ -189,4 +209,8 @@ OPERATIONS: Mapping[str, Operation] = {
     "events.heads": lambda store, _: store.events.heads(0, _PAGE),
     "events.last": lambda store, _: store.events.last(),
     "a repository and its workspace are removed": _repository,
+    "history.kept": lambda store, _: store.history.kept(),
+    "history.oldest, a page": lambda store, _: store.history.oldest(),
+    "history.oldest_of_newest": lambda store, _: store.history.oldest_of_newest(100),
+    "a session is removed": _remove_session,
 }
