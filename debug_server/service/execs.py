@@ -75,11 +75,11 @@ class ExecVerbs(Verbs):
     ) -> Command:
         if request.on_disconnect == "continue":
             if key is not None or caller.quotas:  # which the command must not fill twice
-                return await self._wait(caller, await self._begin(caller, request, key), deadline)
+                return await self._wait(caller, await self._begin(caller, request, key, deadline), deadline)
             async with self._shared.followers.while_valid(caller):
-                command = await self._start(caller, request, None, deadline)
+                command = await self._start(caller, request, None, deadline, until_ended=True)
                 return await self._commands.wait_until_ended(command, deadline - time.monotonic())
-        begun = self._begin_in_task(caller, request, key)
+        begun = self._begin_in_task(caller, request, key, deadline)
         with self._cancelled_if_abandoned(caller, begun):
             return await self._wait(caller, await asyncio.shield(begun), deadline)
 
@@ -88,7 +88,8 @@ class ExecVerbs(Verbs):
     ) -> AsyncGenerator[Begun | m.LogPiece | m.ExecReply, None]:
         """The same as a stream: the ids, each piece of output as it is written, and the answer."""
         deadline = time.monotonic() + (request.wait or DEFAULT_STREAM_WAIT)
-        begun = self._begin_in_task(caller, request, idempotency_key)
+        began_by = min(deadline, time.monotonic() + DEFAULT_WAIT)  # the response starts when the command has begun
+        begun = self._begin_in_task(caller, request, idempotency_key, began_by)
         may_cancel = request.on_disconnect == "cancel"
         with self._cancelled_if_abandoned(caller, begun) if may_cancel else nullcontext():
             command = await asyncio.shield(begun)
@@ -111,29 +112,31 @@ class ExecVerbs(Verbs):
 
     # -- begin ----------------------------------------------------------------------------------------------------
 
-    def _begin_in_task(self, caller: Caller, request: m.ExecCommand, key: str | None) -> asyncio.Task[Command]:
+    def _begin_in_task(
+        self, caller: Caller, request: m.ExecCommand, key: str | None, deadline: float
+    ) -> asyncio.Task[Command]:
         """A task of its own: a command that is being added must be known, even if the client is gone by then."""
-        begun = asyncio.get_running_loop().create_task(self._begin(caller, request, key))
+        begun = asyncio.get_running_loop().create_task(self._begin(caller, request, key, deadline))
         begun.add_done_callback(lambda task: task.cancelled() or task.exception())  # nobody may be waiting for it
         return begun
 
-    async def _begin(self, caller: Caller, request: m.ExecCommand, key: str | None) -> Command:
+    async def _begin(self, caller: Caller, request: m.ExecCommand, key: str | None, deadline: float) -> Command:
         """The command's row; with a key, that of the first request.
 
         What is kept of a request with a key are the ids: the answer is read from the log each time.
         """
         if key is None:
-            return await self._start(caller, request, None)
-        attempt = partial(self._attempt, caller, request)
+            return await self._start(caller, request, None, deadline)
+        attempt = partial(self._attempt, caller, request, deadline)
         begun = await self._keyed.once(caller, _BEGIN, request.without_wait(), key, attempt)
         assert isinstance(begun, Begun)
         return await self._read(self._store.commands.get, begun.command_id)
 
-    async def _attempt(self, caller: Caller, request: m.ExecCommand, attempt: RequestAttempt) -> Begun:
+    async def _attempt(self, caller: Caller, request: m.ExecCommand, deadline: float, attempt: RequestAttempt) -> Begun:
         command = None
         if attempt.since is not None and request.session_id is None:
             command = await self._resume(caller, request, attempt)
-        command = command or await self._start(caller, request, attempt.key)
+        command = command or await self._start(caller, request, attempt.key, deadline)
         return Begun(command_id=command.id, session_id=command.session_id)
 
     async def _resume(self, caller: Caller, request: m.ExecCommand, attempt: RequestAttempt) -> Command | None:
@@ -146,7 +149,13 @@ class ExecVerbs(Verbs):
         return None if session is None else (await self._call(self._store.commands.in_session, session.id))[0]
 
     async def _start(
-        self, caller: Caller, request: m.ExecCommand, key: str | None, deadline: float | None = None
+        self,
+        caller: Caller,
+        request: m.ExecCommand,
+        key: str | None,
+        deadline: float,
+        *,
+        until_ended: bool = False,
     ) -> Command:
         if request.repository is not None:
             run = await self._runs.start(caller, request.as_run(), idempotency_key=key)
@@ -157,18 +166,19 @@ class ExecVerbs(Verbs):
         session = await self._access.use_session(caller, request.session_id)
         require_open(session)
         async with self._quotas.reserve(caller, commands=1):
-            return await self._add(session.id, request, key, deadline)
+            return await self._add(session.id, request, key, deadline, until_ended=until_ended)
 
-    async def _add(self, session_id: int, request: m.ExecCommand, key: str | None, deadline: float | None) -> Command:
-        """Add a command to a session, in the thread that then runs it; with a deadline, wait for its end, too."""
-        async with self._wakeups.change_of_new() as new:
+    async def _add(
+        self, session_id: int, request: m.ExecCommand, key: str | None, deadline: float, *, until_ended: bool
+    ) -> Command:
+        """Add a command to a session, in the thread that then runs it."""
 
-            def add(told: Callable[[Command], None]) -> Command:
-                return self._commands.add(session_id, request, key, told=told)
+        def add(told: Callable[[Command], None]) -> Command:
+            return self._commands.add(session_id, request, key, told=told)
 
-            adding = Adding(add, new, until_ended=deadline is not None)
-            self._engine.run_in_thread(adding.run)
-            return await adding.wait(deadline)
+        adding = Adding(add, until_ended=until_ended)
+        self._engine.run_in_thread(adding.run)
+        return await adding.wait(deadline)
 
     async def _start_in_folder(self, caller: Caller, request: m.ExecCommand, key: str | None) -> Command:
         """Queue it in a session with an empty folder, which is removed at its end."""

@@ -26,28 +26,6 @@ ReadEvents = Callable[[int, int], Awaitable[list[EventHead]]]
 LastEvent = Callable[[], Awaitable[int]]
 
 
-class NewSubject:
-    """A waiter for a subject that does not exist yet."""
-
-    def __init__(self, waiting: dict[Subject, set[asyncio.Event]]) -> None:
-        self._waiting = waiting
-        self._loop = asyncio.get_running_loop()
-        self.woken = asyncio.Event()
-        self.subject: Subject | None = None
-        self.closed = False  # nobody waits any more
-
-    def created(self, subject: Subject) -> None:
-        """The first change after this wakes the waiter; called in the thread that will make that change."""
-        if not self.closed:
-            self._waiting.setdefault(subject, set()).add(self.woken)
-            self.subject = subject
-
-    def wake(self) -> None:
-        """Wake the waiter now; any thread may call this."""
-        with suppress(RuntimeError):  # the loop was closed meanwhile
-            self._loop.call_soon_threadsafe(self.woken.set)
-
-
 class Wakeups:
     """The waiting coroutines of one event loop; a new loop starts with none."""
 
@@ -70,18 +48,6 @@ class Wakeups:
             yield woken
         finally:
             self._leave(subject, woken)
-
-    @asynccontextmanager
-    async def change_of_new(self) -> AsyncIterator[NewSubject]:
-        """The same for a subject that another thread is about to create."""
-        await self._ensure_reader()
-        new = NewSubject(self._waiting)
-        try:
-            yield new
-        finally:
-            new.closed = True
-            if new.subject is not None:
-                self._leave(new.subject, new.woken)
 
     def ended(self, command_id: int) -> Command | None:
         """The command, if it is one of the last that ended in this process: its row need not be read."""
@@ -117,10 +83,17 @@ class Wakeups:
             if len(self._ended) > _REMEMBERED:
                 self._ended.popitem(last=False)
         loop = self._loop
-        concerned = [subject for subject in _subjects(notice) if subject in self._waiting]
+        concerned = [subject for subject in _subjects(notice) if self._has_asleep(subject)]
         if loop is not None and concerned:
             with suppress(RuntimeError):  # the loop was closed meanwhile
                 loop.call_soon_threadsafe(self._wake, concerned)
+
+    def _has_asleep(self, subject: Subject) -> bool:
+        """Whether a waiter must be woken: one that is awake already will read this commit, too.
+
+        The copy is made at once, because the event loop changes the set meanwhile.
+        """
+        return any(not woken.is_set() for woken in tuple(self._waiting.get(subject, ())))
 
     def _wake(self, subjects: Iterable[Subject]) -> None:
         for subject in subjects:

@@ -14,7 +14,6 @@ import pytest
 from debug_server.errors import QueueFullError, ResourcesExhaustedError
 from debug_server.model import Command
 from debug_server.service.adding import Adding
-from debug_server.service.wakeups import Wakeups
 from debug_server.store import MetadataStore, open_store
 
 SECONDS = 100.0
@@ -27,37 +26,24 @@ def store(tmp_path: Path) -> MetadataStore:
     return open_store(f"sqlite:///{tmp_path}/m.db")
 
 
-def wakeups_of(store: MetadataStore) -> Wakeups:
-    """The wake-ups of the running loop."""
-
-    async def read(after: int, limit: int) -> list[object]:
-        return []
-
-    async def last() -> int:
-        return 0
-
-    return Wakeups(store, read=read, last=last)  # type: ignore[arg-type]
-
-
 def row_of(store: MetadataStore, owner: str | None) -> Command:
     """A row that an engine would add."""
     session = store.sessions.create()
     return store.commands.add(session_id=session.id, argv=["true"], claim_owner=owner)
 
 
-def waited(store: MetadataStore, add: Callable[[Told], Command], *, deadline: float | None) -> Command:
+def waited(add: Callable[[Told], Command], *, until_ended: bool, seconds: float = SECONDS) -> Command:
     """What the request gets, with ``add`` in a thread."""
 
     async def scene() -> Command:
-        async with wakeups_of(store).change_of_new() as new:
-            adding = Adding(add, new, until_ended=deadline is not None)
-            threading.Thread(target=adding.run, daemon=True).start()
-            return await adding.wait(deadline)
+        adding = Adding(add, until_ended=until_ended)
+        threading.Thread(target=adding.run, daemon=True).start()
+        return await adding.wait(time.monotonic() + seconds)
 
     return asyncio.run(scene())
 
 
-def test_a_row_is_enough_without_a_deadline(store: MetadataStore) -> None:
+def test_a_row_may_be_enough(store: MetadataStore) -> None:
     """The request goes on while the thread runs the command."""
     row, gate = row_of(store, "here"), threading.Event()
 
@@ -66,40 +52,26 @@ def test_a_row_is_enough_without_a_deadline(store: MetadataStore) -> None:
         gate.wait(SECONDS)
         return row
 
-    assert waited(store, add, deadline=None) == row
+    assert waited(add, until_ended=False) == row
     gate.set()
 
 
-def test_it_waits_for_the_end_with_a_deadline(store: MetadataStore) -> None:
-    """A commit that says so wakes it, before the thread is done; at the deadline it goes on without."""
-    row = row_of(store, "here")
-    gate = threading.Event()
+def test_it_may_wait_for_the_end(store: MetadataStore) -> None:
+    """The request goes on when the thread is done with the command; at the deadline it goes on without."""
+    row, gate, done = row_of(store, "here"), threading.Event(), list[int]()
 
-    async def scene() -> None:
-        wakeups = wakeups_of(store)
-
-        def add(told: Told) -> Command:
-            told(row)
-            store.commands.request_cancel(row.id)  # a change of the command
-            gate.wait(SECONDS)
-            return row
-
-        async with wakeups.change_of_new() as new:
-            adding = Adding(add, new, until_ended=True)
-            threading.Thread(target=adding.run, daemon=True).start()
-            assert await adding.wait(time.monotonic() + SECONDS) == row
-        assert wakeups._waiting == {}
-
-    asyncio.run(scene())
+    def add(told: Told) -> Command:
+        told(row)
+        done.append(1)
+        return row
 
     def slow(told: Told) -> Command:
         told(row)
         gate.wait(SECONDS)
         return row
 
-    gate.set()
-    gate.clear()
-    assert waited(store, slow, deadline=time.monotonic() + 0.05) == row
+    assert waited(add, until_ended=True) == row and done == [1]
+    assert waited(slow, until_ended=True, seconds=0.05) == row
     gate.set()
 
 
@@ -112,21 +84,22 @@ def test_a_queued_command_is_told_at_once(store: MetadataStore) -> None:
         gate.wait(SECONDS)
         return row
 
-    assert waited(store, add, deadline=time.monotonic() + SECONDS) == row
+    assert waited(add, until_ended=True) == row
     gate.set()
 
 
-def test_an_error_is_the_requests(store: MetadataStore) -> None:
+def test_an_error_is_the_requests() -> None:
     """It is raised there."""
 
     def add(told: Told) -> Command:
         raise QueueFullError("full")
 
     with pytest.raises(QueueFullError, match="full"):
-        waited(store, add, deadline=time.monotonic() + SECONDS)
+        waited(add, until_ended=True)
 
 
-def test_a_request_whose_thread_never_comes_leaves(store: MetadataStore) -> None:
+@pytest.mark.parametrize("until_ended", [True, False])
+def test_a_request_whose_thread_never_comes_leaves(store: MetadataStore, until_ended: bool) -> None:
     """Then nothing is added any more."""
 
     async def scene() -> list[int]:
@@ -136,11 +109,10 @@ def test_a_request_whose_thread_never_comes_leaves(store: MetadataStore) -> None
             added.append(1)
             return replace(row_of(store, None))
 
-        async with wakeups_of(store).change_of_new() as new:
-            adding = Adding(add, new, until_ended=True)
-            with pytest.raises(ResourcesExhaustedError):
-                await adding.wait(time.monotonic() + 0.01)
-            adding.run()
-            return added
+        adding = Adding(add, until_ended=until_ended)
+        with pytest.raises(ResourcesExhaustedError):
+            await adding.wait(time.monotonic() + 0.01)
+        adding.run()
+        return added
 
     assert asyncio.run(scene()) == []

@@ -58,6 +58,25 @@ def test_an_event_wakes_whom_it_concerns(store: MetadataStore, monkeypatch: pyte
     wakeups.close()
 
 
+def test_many_commits_wake_a_waiter_once(store: MetadataStore) -> None:
+    """Until it looks: what was committed meanwhile it then reads, and later commits wake it again."""
+    wakeups, woke = wakeups_of(store), list[int]()
+
+    async def work() -> None:
+        async with wakeups.changes_of(ANYTHING) as woken:
+            loop, call = asyncio.get_running_loop(), asyncio.get_running_loop().call_soon_threadsafe
+            loop.call_soon_threadsafe = lambda *args: woke.append(1) or call(*args)  # type: ignore[method-assign]
+            for _ in range(3):
+                store.events.append("x")
+                assert await wait_for(woken, SECONDS)
+                store.events.append("x")
+                woken.clear()
+        assert len(woke) == 3
+
+    run(work)
+    wakeups.close()
+
+
 def test_events_of_another_process_are_found(store: MetadataStore, tmp_path: Path) -> None:
     """What another process commits wakes too, a little later."""
     session = store.sessions.create()

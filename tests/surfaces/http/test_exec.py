@@ -15,6 +15,7 @@ from typing import Any
 import httpx
 import pytest
 
+from debug_server.engine.command_threads import CommandThreads
 from debug_server.messages import COMMANDS_WRITE, SCOPES, SESSIONS_READ, SESSIONS_WRITE
 from tests.running import eventually
 from tests.surfaces.http.serving import SECONDS, Served, answered, refused
@@ -166,6 +167,22 @@ def test_the_wait_is_the_requests(served: Served) -> None:
     assert (found["ended"], found["stdout"]) == (True, "begun\ndone\n")
     other = {**body, "argv": ["true"]}
     refused(served.admin.post(f"/sessions/{session}/exec", json=other, headers=headers), 409, "conflict")
+    assert len(answered(served.admin.get(f"/sessions/{session}/commands"), 200)["items"]) == 1
+
+
+@pytest.mark.parametrize("accept", ["*/*", "text/event-stream"])
+def test_without_a_thread_it_is_refused(served: Served, monkeypatch: pytest.MonkeyPatch, accept: str) -> None:
+    """When its wait is over, also with a key and as a stream; the key may then be used again, and nothing has run."""
+    session, headers = served.session(), {"Idempotency-Key": "late", "Accept": accept}
+    body = {"argv": ["true"], "wait": 0.1}
+    with monkeypatch.context() as patched:
+        patched.setattr(CommandThreads, "_try_start", lambda *_: False)
+        refusal = served.admin.post(f"/sessions/{session}/exec", json=body, headers=headers)
+        assert refused(refusal, 503, "resources_exhausted")["retryable"] is True
+    body["wait"] = SECONDS
+    again = {"Idempotency-Key": "late"}
+    found = answered(served.admin.post(f"/sessions/{session}/exec", json=body, headers=again), 200)
+    assert found["exit_code"] == 0
     assert len(answered(served.admin.get(f"/sessions/{session}/commands"), 200)["items"]) == 1
 
 
