@@ -27,7 +27,17 @@ from debug_server.engine.sessions import Sessions
 from debug_server.engine.slot_check import check_slots
 from debug_server.errors import DebugServerError, ResourcesExhaustedError, StoreUnavailableError
 from debug_server.events import POLL_SECONDS, EventFeed
-from debug_server.model import Command, CommandSpec, DueTime, NewEvent, Notice, QueuedRun, Session, SessionStatus
+from debug_server.model import (
+    Command,
+    CommandSpec,
+    DueTime,
+    NewEvent,
+    Notice,
+    QueuedRun,
+    RequestKey,
+    Session,
+    SessionStatus,
+)
 from debug_server.ports import Telemetry
 from debug_server.runner.end_recorder import UnrecordedEndError
 from debug_server.runner.keeper_connection import KeeperConnection
@@ -118,12 +128,14 @@ class LocalEngine:
         closes_session: bool = False,
         artifacts: Sequence[str] = (),
         metadata: Mapping[str, Any] | None = None,
+        request: RequestKey | None = None,
         told: Callable[[Command], None] | None = None,
     ) -> Command:
         """Add a command to the queue; QueueFullError if the queue is full.
 
         A command that can start at once is claimed when it is added, and started without the claim thread. With
         ``told`` the calling thread, one of ``run_in_thread``, itself runs it to its end; ``told`` gets the row before.
+        The commit answers the ``request``; ConflictError if its key is known.
         """
         spec = self._with_default_limits(spec)
         add = partial(
@@ -140,6 +152,7 @@ class LocalEngine:
             idempotency_key=idempotency_key,
             metadata=metadata,
             in_turn=True,
+            request=request,
         )
         if idempotency_key is None:
             command, claimed = self._add(add)
@@ -147,15 +160,19 @@ class LocalEngine:
             with self._key_lock:  # so that the second of two requests with one key finds the row of the first
                 known = self._store.commands.by_key(session_id, idempotency_key)
                 command, claimed = (known, False) if known is not None else self._add(add)
-        if claimed and told is None:
+        if told is not None:
+            self._run_here(command, spec, told, claimed=claimed)
+        elif claimed:
             self._spawn(partial(self._run, spec=spec), command)
-        elif told is not None:
-            try:
-                told(command)
-            finally:
-                if claimed:
-                    self._work(partial(self._run, spec=spec), command, command.id)
         return command
+
+    def _run_here(self, command: Command, spec: CommandSpec, told: Callable[[Command], None], *, claimed: bool) -> None:
+        """Tell of a command that was added, then run it if this process has claimed it."""
+        try:
+            told(command)
+        finally:
+            if claimed:
+                self._work(partial(self._run, spec=spec), command, command.id)
 
     def run_in_thread(self, work: Callable[[], None]) -> None:
         """Run ``work`` in a thread of its own, as soon as one can be created."""
@@ -202,12 +219,20 @@ class LocalEngine:
             with self._lock:
                 self._claimable.notify_all()
 
-    def queue_run(self, run: QueuedRun) -> Command:
-        """Open a session and add its one command to the queue, in one commit.
+    def queue_run(self, run: QueuedRun, *, told: Callable[[Command], None] | None = None) -> Command:
+        """Open a session and add its one command to the queue, in one commit; ``told`` as in ``submit``.
 
         QueueFullError if a limit is reached, ConflictError if a claimed resource is in use.
         """
-        added = self.queue_atomically([run])
+        run = self._limited(run)
+        if told is None:
+            return self._queue_run(run)
+        command, claimed = self._add(partial(self._queue_run, run))
+        self._run_here(command, run.spec, told, claimed=claimed)
+        return command
+
+    def _queue_run(self, run: QueuedRun, claim_owner: str | None = None) -> Command:
+        added = self._store.runs.add([run], max_pending=self._settings.max_pending, claim_owner=claim_owner)
         assert added is not None and isinstance(added[0], Command)  # no due time was given, and the one step is a run
         return added[0]
 
@@ -215,11 +240,11 @@ class LocalEngine:
         self, steps: Sequence[QueuedRun | NewEvent], due: DueTime | None = None
     ) -> list[Command | NewEvent] | None:
         """Queue runs and add events in one commit; see ``store.runs.add``."""
-        limited = [
-            replace(step, spec=self._with_default_limits(step.spec)) if isinstance(step, QueuedRun) else step
-            for step in steps
-        ]
+        limited = [self._limited(step) if isinstance(step, QueuedRun) else step for step in steps]
         return self._store.runs.add(limited, max_pending=self._settings.max_pending, due=due)
+
+    def _limited(self, run: QueuedRun) -> QueuedRun:
+        return replace(run, spec=self._with_default_limits(run.spec))
 
     def _with_default_limits(self, spec: CommandSpec) -> CommandSpec:
         return spec.with_default_limits(self._settings.limits)

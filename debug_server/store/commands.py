@@ -15,9 +15,10 @@ from debug_server.model import (
     FoundCommand,
     NewCommand,
     Notice,
+    RequestKey,
     status_for,
 )
-from debug_server.store import artifacts, event_log
+from debug_server.store import artifacts, event_log, keyed_requests
 from debug_server.store.command_draft import CommandDraft
 from debug_server.store.command_rows import (
     COLUMNS,
@@ -85,8 +86,10 @@ _CANCELLED_WAITING = ExitRecord(reason=ExitReason.CANCELLED, message="cancelled 
 class Commands(Table):
     """Adding, starting, finishing and cancelling commands."""
 
-    def add(self, *, session_id: int, **asked: Unpack[NewCommand]) -> Command:
+    def add(self, *, session_id: int, request: RequestKey | None = None, **asked: Unpack[NewCommand]) -> Command:
         """Insert a pending command; with ``claim_owner`` it is claimed at once (attempt 1).
+
+        The same commit answers the ``request``; ConflictError if its key is known.
 
         A repeated ``idempotency_key`` of the session returns the first command. ``max_pending`` and ``key_max_pending``
         do not apply to a command that is claimed at once.
@@ -94,10 +97,14 @@ class Commands(Table):
         draft = CommandDraft.of(**asked)
         with self._database.write() as transaction:
             now = self._now()
+            if request is not None:
+                keyed_requests.begin_with(transaction, now, request)
             if known := _lock_and_find_repeat(transaction, session_id, asked.get("idempotency_key"), draft):
                 return command_from(known)
             check_queue_limits(transaction, draft)
             command = insert(transaction, now, self._sealer, session_id, draft)
+            if request is not None:
+                keyed_requests.answer_with(transaction, self._sealer, request, command)
         self._notify(Notice(PENDING, session_id, command.id, waits=command.owner is None))
         return command
 

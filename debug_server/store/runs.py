@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from debug_server.errors import QueueFullError
 from debug_server.model import Command, DueTime, NewEvent, Notice, QueuedRun
-from debug_server.store import commands, event_log, schedules, session_claims, sessions
+from debug_server.store import commands, event_log, keyed_requests, schedules, session_claims, sessions
 from debug_server.store.command_draft import CommandDraft
 from debug_server.store.commands import PENDING, check_queue_limits
 from debug_server.store.connection import Transaction
@@ -25,7 +25,7 @@ class _RunDraft:
     session: SessionDraft
 
     @classmethod
-    def of(cls, run: QueuedRun, max_pending: int | None) -> _RunDraft:
+    def of(cls, run: QueuedRun, max_pending: int | None, claim_owner: str | None) -> _RunDraft:
         return cls(
             run=run,
             command=CommandDraft.of(
@@ -39,6 +39,8 @@ class _RunDraft:
                 subject=run.subject,
                 metadata=run.metadata,
                 max_pending=max_pending,
+                claim_owner=claim_owner,
+                in_turn=True,
             ),
             session=SessionDraft.of(
                 repository_id=run.repository_id,
@@ -55,23 +57,33 @@ class Runs(Table):
     """Sessions that exist for one command."""
 
     def add(
-        self, steps: Sequence[QueuedRun | NewEvent], *, max_pending: int | None = None, due: DueTime | None = None
+        self,
+        steps: Sequence[QueuedRun | NewEvent],
+        *,
+        max_pending: int | None = None,
+        due: DueTime | None = None,
+        claim_owner: str | None = None,
     ) -> list[Command | NewEvent] | None:
         """Add runs and events in one commit: all of them or none. Returns the commands and the events.
 
         A run whose queue is full, or for which ``max_pending`` commands wait already, becomes the event that its
         ``refused`` returns. ConflictError when a claim is taken. With ``due`` the same commit claims that time; None
-        if another process has claimed it.
+        if another process has claimed it. ``claim_owner`` claims the commands that can start now.
         """
-        checked = [_RunDraft.of(step, max_pending) if isinstance(step, QueuedRun) else step for step in steps]
+        checked = [
+            _RunDraft.of(step, max_pending, claim_owner) if isinstance(step, QueuedRun) else step for step in steps
+        ]
         runs = [step for step in checked if isinstance(step, _RunDraft)]
         claims = [claim for item in runs for claim in item.run.claims]
         with self._database.write() as transaction:
+            now = self._now()
+            for item in runs:
+                if item.run.request is not None:
+                    keyed_requests.begin_with(transaction, now, item.run.request)
             if claims:
                 session_claims.check(transaction, claims)
             if any(item.command.max_pending is not None for item in runs):
                 transaction.lock("queue")
-            now = self._now()
             if due is not None and not schedules.claim(transaction, now, due):
                 return None
             added = [self._add_step(transaction, now, step) for step in checked]
@@ -100,7 +112,10 @@ class Runs(Table):
         session_claims.insert(transaction, session.id, run.claims)
         if run.secrets:
             sessions.seal_secrets(transaction, self._sealer, session.id, run.secrets)
-        return commands.insert(transaction, now, self._sealer, session.id, checked.command)
+        command = commands.insert(transaction, now, self._sealer, session.id, checked.command)
+        if run.request is not None:
+            keyed_requests.answer_with(transaction, self._sealer, run.request, command)
+        return command
 
 
 def _notice(added: Command | NewEvent) -> Notice:
