@@ -1,8 +1,8 @@
 """A command that one thread adds and then runs, while a request waits for it.
 
-request --run--> thread: add the row -> told -> run to the end and what follows it
-   ^                       |                              |
-   +---- wake: error, queued, or the row is enough -------+---- wake
+request --run--> thread: add the row -> told -> run -> its end is committed -> what follows it
+   ^                       |                              |                       |
+   +---- wake: error, queued, or the row is enough -------+--- nothing follows ---+---- wake
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from contextlib import suppress
 
 from debug_server.errors import ResourcesExhaustedError
 from debug_server.model import Command
-from debug_server.service.wakeups import wait_for
+from debug_server.service.wakeups import Wakeups, wait_for
 
 _LOG = logging.getLogger(__name__)
 _POLL_SECONDS = 0.01
@@ -25,13 +25,15 @@ _POLL_SECONDS = 0.01
 class Adding:
     """The command, or why it could not be added; created in the event loop of the request."""
 
-    def __init__(self, add: Callable[[Callable[[Command], None]], Command], *, until_ended: bool) -> None:
+    def __init__(
+        self, add: Callable[[Callable[[Command], None]], Command], wakeups: Wakeups, *, until_ended: bool
+    ) -> None:
         """``add`` adds the command, calls its argument and runs the command, if that can start at once.
 
-        ``until_ended``: do not wake the request before the end of a command that runs at once. Waking it earlier makes
-        two threads of this process compete.
+        ``until_ended``: do not wake the request before the end of a command that runs at once.
         """
         self._add = add
+        self._wakeups = wakeups
         self._until_ended = until_ended
         self._loop = asyncio.get_running_loop()
         self._woken = asyncio.Event()
@@ -49,6 +51,8 @@ class Adding:
             self._error = error
             if self._command is not None:
                 _LOG.exception("command_failed", extra={"command_id": self._command.id})
+        if self._command is not None:
+            self._wakeups.forget(self._command.id)
         if not self._woken.is_set():
             self._wake()
 
@@ -56,6 +60,8 @@ class Adding:
         self._command = command
         if not self._until_ended or command.owner is None:
             self._wake()
+        elif not command.plan.may_have_follow_up:
+            self._wakeups.at_end(command.id, self._wake)
 
     def _wake(self) -> None:
         with suppress(RuntimeError):  # the loop was closed meanwhile

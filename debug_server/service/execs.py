@@ -208,7 +208,7 @@ class ExecVerbs(Verbs):
 
     async def _add(self, add: Callable[..., Command], addition: _Addition) -> Command:
         """Add a command in the thread that then runs it."""
-        adding = Adding(lambda told: add(told=told), until_ended=addition.until_ended)
+        adding = Adding(lambda told: add(told=told), self._wakeups, until_ended=addition.until_ended)
         self._engine.run_in_thread(adding.run)
         return await adding.wait(addition.deadline)
 

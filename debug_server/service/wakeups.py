@@ -36,6 +36,7 @@ class Wakeups:
         self._reader: asyncio.Task[None] | None = None
         self._waiting: dict[Subject, set[asyncio.Event]] = {}
         self._ended: OrderedDict[int, Command] = OrderedDict()  # the last commands that ended in this process
+        self._at_end: dict[int, Callable[[], None]] = {}  # an entry is used by one thread alone
         self._remove = store.events.add_listener(self._committed)
 
     @asynccontextmanager
@@ -48,6 +49,14 @@ class Wakeups:
             yield woken
         finally:
             self._leave(subject, woken)
+
+    def at_end(self, command_id: int, wake: Callable[[], None]) -> None:
+        """Call ``wake`` when the end of a command is committed; called in the thread that will commit it."""
+        self._at_end[command_id] = wake
+
+    def forget(self, command_id: int) -> None:
+        """The end of a command will not be committed in this thread."""
+        self._at_end.pop(command_id, None)
 
     def ended(self, command_id: int) -> Command | None:
         """The command, if it is one of the last that ended in this process: its row need not be read."""
@@ -82,6 +91,8 @@ class Wakeups:
             self._ended[notice.ended.id] = notice.ended
             if len(self._ended) > _REMEMBERED:
                 self._ended.popitem(last=False)
+            if (wake := self._at_end.pop(notice.ended.id, None)) is not None:
+                wake()
         loop = self._loop
         concerned = [subject for subject in _subjects(notice) if self._has_asleep(subject)]
         if loop is not None and concerned:

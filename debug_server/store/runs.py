@@ -77,9 +77,9 @@ class Runs(Table):
         claims = [claim for item in runs for claim in item.run.claims]
         with self._database.write() as transaction:
             now = self._now()
-            for item in runs:
-                if item.run.request is not None:
-                    keyed_requests.begin_with(transaction, now, item.run.request)
+            for draft in runs:
+                if draft.run.request is not None:
+                    keyed_requests.begin_with(transaction, now, draft.run.request)
             if claims:
                 session_claims.check(transaction, claims)
             if any(item.command.max_pending is not None for item in runs):
@@ -112,7 +112,8 @@ class Runs(Table):
         session_claims.insert(transaction, session.id, run.claims)
         if run.secrets:
             sessions.seal_secrets(transaction, self._sealer, session.id, run.secrets)
-        command = commands.insert(transaction, now, self._sealer, session.id, checked.command)
+        draft = commands.claimed_in_turn(transaction, session.id, checked.command)
+        command = commands.insert(transaction, now, self._sealer, session.id, draft)
         if run.request is not None:
             keyed_requests.answer_with(transaction, self._sealer, run.request, command)
         return command

@@ -12,8 +12,9 @@ from pathlib import Path
 import pytest
 
 from debug_server.errors import QueueFullError, ResourcesExhaustedError
-from debug_server.model import Command
+from debug_server.model import Command, CommandPlan, ExitReason, ExitRecord
 from debug_server.service.adding import Adding
+from debug_server.service.wakeups import Wakeups
 from debug_server.store import MetadataStore, open_store
 
 SECONDS = 100.0
@@ -26,17 +27,24 @@ def store(tmp_path: Path) -> MetadataStore:
     return open_store(f"sqlite:///{tmp_path}/m.db")
 
 
+def wakeups_of(store: MetadataStore) -> Wakeups:
+    """The wake-ups of the running loop; they need not read the store."""
+    return Wakeups(store, read=None, last=None)  # type: ignore[arg-type]
+
+
 def row_of(store: MetadataStore, owner: str | None) -> Command:
     """A row that an engine would add."""
     session = store.sessions.create()
     return store.commands.add(session_id=session.id, argv=["true"], claim_owner=owner)
 
 
-def waited(add: Callable[[Told], Command], *, until_ended: bool, seconds: float = SECONDS) -> Command:
+def waited(
+    store: MetadataStore, add: Callable[[Told], Command], *, until_ended: bool, seconds: float = SECONDS
+) -> Command:
     """What the request gets, with ``add`` in a thread."""
 
     async def scene() -> Command:
-        adding = Adding(add, until_ended=until_ended)
+        adding = Adding(add, wakeups_of(store), until_ended=until_ended)
         threading.Thread(target=adding.run, daemon=True).start()
         return await adding.wait(time.monotonic() + seconds)
 
@@ -52,17 +60,19 @@ def test_a_row_may_be_enough(store: MetadataStore) -> None:
         gate.wait(SECONDS)
         return row
 
-    assert waited(add, until_ended=False) == row
+    assert waited(store, add, until_ended=False) == row
     gate.set()
 
 
 def test_it_may_wait_for_the_end(store: MetadataStore) -> None:
-    """The request goes on when the thread is done with the command; at the deadline it goes on without."""
-    row, gate, done = row_of(store, "here"), threading.Event(), list[int]()
+    """The commit of the end wakes it, before the thread is done; at the deadline it goes on without."""
+    row, gate = row_of(store, "here"), threading.Event()
 
     def add(told: Told) -> Command:
         told(row)
-        done.append(1)
+        end = ExitRecord(reason=ExitReason.CANCELLED)
+        store.commands.finish(row.id, attempt=row.attempt, owner="here", record=end)
+        gate.wait(SECONDS)
         return row
 
     def slow(told: Told) -> Command:
@@ -70,9 +80,35 @@ def test_it_may_wait_for_the_end(store: MetadataStore) -> None:
         gate.wait(SECONDS)
         return row
 
-    assert waited(add, until_ended=True) == row and done == [1]
-    assert waited(slow, until_ended=True, seconds=0.05) == row
+    assert waited(store, add, until_ended=True) == row
+    assert waited(store, slow, until_ended=True, seconds=0.05) == row
     gate.set()
+
+
+@pytest.mark.parametrize("follow_up", [True, False])
+def test_it_waits_for_what_follows(store: MetadataStore, follow_up: bool) -> None:
+    """After the end its artifacts are copied. Where no end is committed, the thread wakes the request, too."""
+    session, done = store.sessions.create(), list[int]()
+    plan = CommandPlan(artifacts=("*",) if follow_up else ())
+    row = store.commands.add(session_id=session.id, argv=["true"], claim_owner="here", plan=plan)
+
+    async def scene() -> None:
+        wakeups = wakeups_of(store)
+
+        def add(told: Told) -> Command:
+            told(row)
+            if follow_up:
+                end = ExitRecord(reason=ExitReason.CANCELLED)
+                store.commands.finish(row.id, attempt=row.attempt, owner="here", record=end)
+            done.append(1)
+            return row
+
+        adding = Adding(add, wakeups, until_ended=True)
+        threading.Thread(target=adding.run, daemon=True).start()
+        assert await adding.wait(time.monotonic() + SECONDS) == row and done == [1]
+        assert wakeups._at_end == {}
+
+    asyncio.run(scene())
 
 
 def test_a_queued_command_is_told_at_once(store: MetadataStore) -> None:
@@ -84,18 +120,18 @@ def test_a_queued_command_is_told_at_once(store: MetadataStore) -> None:
         gate.wait(SECONDS)
         return row
 
-    assert waited(add, until_ended=True) == row
+    assert waited(store, add, until_ended=True) == row
     gate.set()
 
 
-def test_an_error_is_the_requests() -> None:
+def test_an_error_is_the_requests(store: MetadataStore) -> None:
     """It is raised there."""
 
     def add(told: Told) -> Command:
         raise QueueFullError("full")
 
     with pytest.raises(QueueFullError, match="full"):
-        waited(add, until_ended=True)
+        waited(store, add, until_ended=True)
 
 
 @pytest.mark.parametrize("until_ended", [True, False])
@@ -109,7 +145,7 @@ def test_a_request_whose_thread_never_comes_leaves(store: MetadataStore, until_e
             added.append(1)
             return replace(row_of(store, None))
 
-        adding = Adding(add, until_ended=until_ended)
+        adding = Adding(add, wakeups_of(store), until_ended=until_ended)
         with pytest.raises(ResourcesExhaustedError):
             await adding.wait(time.monotonic() + 0.01)
         adding.run()
