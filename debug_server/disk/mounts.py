@@ -32,14 +32,16 @@ def list_mounts(below: Path) -> list[Mount]:
 
 
 def _list(root: Path) -> list[Mount]:
+    """Compares text: a ``Path`` for each of fifty mounts takes half a millisecond."""
+    top = os.fspath(root)
+    below = top if top.endswith("/") else f"{top}/"
     found = []
     for line in Path("/proc/self/mountinfo").read_text(errors="surrogateescape").splitlines():
-        fields, _, rest = line.partition(" - ")
-        number, _, _, _, place = fields.split(" ")[:5]
-        target = Path(_unescape(place))
-        if target.is_relative_to(root):
-            kind, _, options = rest.split(" ", 2)
-            found.append(Mount(number=int(number), target=target, kind=kind, options=_unescape(options)))
+        number, _, _, _, place, _ = line.split(" ", 5)
+        target = _unescape(place)
+        if target == top or target.startswith(below):
+            kind, _, options = line.partition(" - ")[2].split(" ", 2)
+            found.append(Mount(number=int(number), target=Path(target), kind=kind, options=_unescape(options)))
     return found
 
 
@@ -60,9 +62,10 @@ def detach_in(folder: int, name: str) -> list[Path]:
     root = Path(os.readlink(kernel.path_of(folder)))  # noqa: PTH115  the text as the kernel gives it
     failed: set[int] = set()
     for _ in range(_ROUNDS):
-        found = [mount for mount in _list(root / name) if mount.number not in failed]
+        mounts = _list(root / name)
+        found = [mount for mount in mounts if mount.number not in failed]
         if not found:
-            break
+            return [mount.target for mount in mounts]
         done = 0
         # The outermost first: the mounts in it are made private and unmounted with it. Of several mounts at one point
         # the last one is on top.

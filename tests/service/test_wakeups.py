@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -64,8 +65,14 @@ def test_many_commits_wake_a_waiter_once(store: MetadataStore) -> None:
 
     async def work() -> None:
         async with wakeups.changes_of(ANYTHING) as woken:
-            loop, call = asyncio.get_running_loop(), asyncio.get_running_loop().call_soon_threadsafe
-            loop.call_soon_threadsafe = lambda *args: woke.append(1) or call(*args)  # type: ignore[method-assign]
+            loop = asyncio.get_running_loop()
+            call = loop.call_soon_threadsafe
+
+            def count(*args: Any) -> Any:
+                woke.append(1)
+                return call(*args)
+
+            loop.call_soon_threadsafe = count  # type: ignore[method-assign, assignment]
             for _ in range(3):
                 store.events.append("x")
                 assert await wait_for(woken, SECONDS)
