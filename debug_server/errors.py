@@ -247,9 +247,13 @@ class MetadataError(DebugServerError):
 
 
 class NotFoundError(MetadataError):
-    """No such row."""
+    """No such row; ``what`` is its noun, such as session, if surfaces can say where the existing ones are listed."""
 
     code = "not_found"
+
+    def __init__(self, message: str = "", *, what: str | None = None) -> None:
+        super().__init__(message)
+        self.what = what
 
 
 class ConflictError(MetadataError):

@@ -88,6 +88,12 @@ def load_server_settings(flags: Mapping[str, Any], environ: Mapping[str, str] = 
     return replace(found, token=saved.tokens.get(used))
 
 
+def saved_settings(changes: Mapping[str, Any], environ: Mapping[str, str] = os.environ) -> ServerSettings:
+    """What `save_server_settings` would leave in the file: variables other than the file's folder have no effect."""
+    found = load_server_settings(changes, {name: environ[name] for name in (HOME_VARIABLE,) if name in environ})
+    return replace(found, base_url=found.base_url or DEFAULT_BASE_URL)
+
+
 def client_settings(
     base_url: str | None, token: str | None, *, verify_tls: bool | None, server_uid: int | None
 ) -> ServerSettings:
@@ -119,7 +125,7 @@ def load_grpc_settings(
     loaded = load(ServerSettings, tables=saved.tables, environ=environ, flags=flags)
     wanted = address(f"{GRPC_SCHEME}{target}")
     names = [wanted]
-    if _is_loopback(wanted) and urlsplit(wanted).port == own_port:
+    if is_loopback(wanted) and urlsplit(wanted).port == own_port:
         port = (
             _port_on_loopback(loaded.value.base_url or DEFAULT_BASE_URL) if own_url is None else urlsplit(own_url).port
         )
@@ -153,7 +159,9 @@ def save_server_settings(changes: Mapping[str, Any], environ: Mapping[str, str] 
     if changes.get("server_uid") is not None:
         users[address(url or base_url)] = changes["server_uid"]
     own = tokens.pop(address(base_url), None)
-    values = {"base_url": base_url, "token": own, "verify_tls": kept.verify_tls}
+    # A gRPC address is no address of a server for other commands.
+    saved_url = kept.base_url if is_grpc and own is None else base_url
+    values = {"base_url": saved_url, "token": own, "verify_tls": kept.verify_tls}
     # JSON strings and booleans are valid TOML.
     lines = [f"{name} = {json.dumps(value)}\n" for name, value in values.items() if value is not None]
     if tokens:
@@ -195,14 +203,15 @@ def address(url: str) -> str:
     return f"{parts.scheme}://{f'[{host}]' if ':' in host else host}:{port}"
 
 
-def _is_loopback(known: str) -> bool:
+def is_loopback(known: str) -> bool:
+    """Whether a URL's host is this machine."""
     return urlsplit(known).hostname in _LOOPBACK
 
 
 def _port_on_loopback(url: str) -> int | None:
     """The port of an HTTP address of this machine; None for any other address."""
     known = address(url)
-    return urlsplit(known).port if _is_loopback(known) and not known.startswith(GRPC_SCHEME) else None
+    return urlsplit(known).port if is_loopback(known) and not known.startswith(GRPC_SCHEME) else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

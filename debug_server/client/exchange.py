@@ -78,10 +78,10 @@ class Pause:
 class Exchange(Generic[T]):
     """A call in progress: its request is built once, so that retries have the same idempotency key."""
 
-    def __init__(self, call: Call[T], base_url: str, timeout: float) -> None:
+    def __init__(self, call: Call[T], base_url: str, timeout: float, *, attempts: int = ATTEMPTS) -> None:
         self._call = call
         self._base_url = base_url
-        self._attempt = 0
+        self._attempt, self._attempts = 0, attempts
         route, operation = route_of(call.operation), operation_of(call.operation)
         path, rest = route.split(call.fields)
         self.request: dict[str, Any] = {"method": route.method, "url": path, "timeout": timeout + call.timeout}
@@ -116,7 +116,7 @@ class Exchange(Generic[T]):
 
     def _pause_or_raise(self, error: DebugServerError) -> Pause:
         self._attempt += 1
-        if self._attempt >= ATTEMPTS:
+        if self._attempt >= self._attempts:
             raise error
         server_delay = error.retry_after if isinstance(error, UnavailableError) else 0.0
         return Pause(seconds=delay_before(self._attempt - 1, server_delay=server_delay))

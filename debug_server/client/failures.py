@@ -6,6 +6,7 @@ import json
 import ssl
 from collections.abc import Iterator, Mapping
 from typing import Any
+from urllib.parse import urlsplit
 
 import httpx
 
@@ -40,6 +41,11 @@ _BY_STATUS: dict[int, type[DebugServerError]] = {
     507: DiskFullError,
 }
 
+# Reasons of OpenSSL for an answer that is not TLS.
+_NO_TLS = frozenset({"WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "PACKET_LENGTH_TOO_LONG"})
+# The HTTP library's words for an answer that is not HTTP.
+_NO_HTTP = ("illegal request line", "illegal status line")
+
 
 def classes_by_code() -> dict[str, type[DebugServerError]]:
     """Every class of the error tree by its code; a class that inherits its code is left out."""
@@ -71,10 +77,10 @@ def error_from_response(response: httpx.Response, *, operation: str | None = Non
         text = f"{text}. Set DEBUG_SERVER_TOKEN, pass token=, or run `debug-server configure`"
     if issubclass(cls, RangeNotSatisfiableError):
         return cls(text, size=_size(response))
-    if issubclass(cls, InvalidInputError) and (violations := _violations(fields)):
-        return cls(text, violations=violations)
-    if issubclass(cls, InvalidInputError) and isinstance(field := fields.get("field"), str):
-        return cls(text, field=field)
+    if issubclass(cls, InvalidInputError):
+        return cls(text, field=_text(fields, "field"), violations=_violations(fields))
+    if issubclass(cls, NotFoundError):
+        return cls(text, what=_text(fields, "what"))
     if issubclass(cls, UnavailableError):
         return cls(text, retry_after=retry_after(response) or 1.0)
     return cls(text)
@@ -100,6 +106,11 @@ def _error_object(response: httpx.Response) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
+def _text(fields: Mapping[str, Any], name: str) -> str | None:
+    found = fields.get(name)
+    return found if isinstance(found, str) else None
+
+
 def _violations(fields: Mapping[str, Any]) -> list[FieldViolation]:
     given = fields.get("violations")
     found = [one for one in given if isinstance(one, dict)] if isinstance(given, list) else []
@@ -120,23 +131,47 @@ def retry_after(response: httpx.Response) -> float | None:
 
 
 def no_answer(base_url: str, error: httpx.HTTPError | httpx.StreamError) -> UnavailableError:
-    """Return the error for a network failure; raise ConfigurationError for an invalid certificate: no retry helps."""
+    """Return the error for a network failure.
+
+    ConfigurationError for an invalid certificate and for an address with the wrong scheme or port: no retry helps.
+    """
+    if (reason := _wrong_protocol(base_url, error)) is not None:
+        raise ConfigurationError(reason) from error
     if (reason := _certificate_fault(error)) is not None:
         raise ConfigurationError(
             f"the certificate of {base_url} cannot be verified ({reason}): set SSL_CERT_FILE to the"
             " file of its certificate authority, or accept any certificate with --insecure (verify_tls=False)"
         ) from error
-    advice = (
-        ". Start it with `debug-server serve`, or set DEBUG_SERVER_URL to the server's address"
-        if isinstance(error, httpx.ConnectError | httpx.ConnectTimeout)
-        else ""
-    )
+    advice = ""
+    if isinstance(error, httpx.ConnectError | httpx.ConnectTimeout):
+        advice = ". Start it with `debug-server serve`, or set DEBUG_SERVER_URL to the server's address"
+    elif isinstance(error, httpx.RemoteProtocolError) and base_url.startswith("http://"):
+        advice = ". If the server has a certificate, write https://"
     return UnavailableError(f"no answer from {base_url}: {str(error) or type(error).__name__}{advice}")
 
 
-def _certificate_fault(error: BaseException | None) -> str | None:
+def _wrong_protocol(base_url: str, error: httpx.HTTPError | httpx.StreamError) -> str | None:
+    """What to write where the server does not speak the protocol of the address."""
+    fault = _tls_fault(error)
+    if fault is not None and fault.reason in _NO_TLS:
+        plain = urlsplit(base_url)._replace(scheme="http").geturl()
+        return f"{base_url} does not speak HTTPS: write {plain} if the server has no certificate"
+    if isinstance(error, httpx.RemoteProtocolError) and str(error).startswith(_NO_HTTP):
+        return (
+            f"{base_url} does not speak HTTP, as a gRPC port does not: write the server's HTTP address, such as "
+            "http://127.0.0.1:8000"
+        )
+    return None
+
+
+def _certificate_fault(error: BaseException) -> str | None:
+    fault = _tls_fault(error)
+    return fault.verify_message if isinstance(fault, ssl.SSLCertVerificationError) else None
+
+
+def _tls_fault(error: BaseException | None) -> ssl.SSLError | None:
     while error is not None:
-        if isinstance(error, ssl.SSLCertVerificationError):
-            return error.verify_message
+        if isinstance(error, ssl.SSLError):
+            return error
         error = error.__cause__ or error.__context__
     return None

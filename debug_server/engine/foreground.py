@@ -81,9 +81,9 @@ class ForegroundEngine:
 
     def close(self, session: Session) -> None:
         """Close a session if all its commands have ended; otherwise the next process closes it."""
-        commands = self._store.commands.in_session(session.id)
-        if all(command.status.terminal for command in commands):
-            ended = SESSION_END[commands[-1].status] if commands else SessionStatus.CANCELLED
+        newest = next(iter(self._store.commands.in_session(session.id, newest=True, limit=1)), None)
+        if not self._store.commands.unfinished(session.id) and (newest is None or newest.status.terminal):
+            ended = SessionStatus.CANCELLED if newest is None else SESSION_END[newest.status]
             self._sessions.close(session, status=ended)
 
     def cancel_all(self, message: str) -> None:
@@ -92,7 +92,7 @@ class ForegroundEngine:
 
     def connect(self, session: Session) -> KeeperConnection | None:
         """Connect to the keeper of the session's running command; None if there is none."""
-        for command in self._store.commands.in_session(session.id):
+        for command in self._store.commands.unfinished(session.id):
             if command.status is CommandStatus.RUNNING:
                 return self._keepers.connect(command)
         return None

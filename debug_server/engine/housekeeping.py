@@ -9,7 +9,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import partial
 
 from debug_server.engine.elapsed import ElapsedTime
@@ -90,17 +90,16 @@ class Housekeeper:
 
         The conditions are checked in this order; returns whether the session was closed.
         """
-        commands = self._store.commands.in_session(session.id)
-        busy = [command for command in commands if not command.status.terminal]
         if self._is_expired(session):
             self.close(session, SessionStatus.CANCELLED)
             return True
-        if not busy and any(command.plan.closes_session for command in commands):
-            self._sessions.follow_up(commands[-1])
+        busy = self._store.commands.unfinished(session.id)
+        if not busy and (ended := self._newest(session)) is not None and ended.plan.closes_session:
+            self._sessions.follow_up(ended)
             return True
         if self._sessions.close_if_abandoned(session):
             return True
-        if not busy and self._is_idle(session, commands):
+        if not busy and self._is_idle(session):
             self.close(session, SessionStatus.COMPLETED)
             return True
         if session.worktree_id is not None:
@@ -111,9 +110,21 @@ class Housekeeper:
         expires_at = session.expires_at
         return expires_at is not None and self._elapsed.since(session.created_at) >= expires_at - session.created_at
 
-    def _is_idle(self, session: Session, commands: list[Command]) -> bool:
-        last_changes = [session.updated_at, *(command.updated_at for command in commands)]
-        return all(self._elapsed.since(changed_at) >= IDLE for changed_at in last_changes)
+    def _newest(self, session: Session) -> Command | None:
+        return next(iter(self._store.commands.in_session(session.id, newest=True, limit=1)), None)
+
+    def _is_idle(self, session: Session) -> bool:
+        """Whether nothing of it changed for a day; the commands are read only if the session itself did not."""
+        if self._elapsed.since(session.updated_at) < IDLE:
+            return False
+        newest = self._newest(session)
+        if newest is None:
+            return True
+        # The last change of the newest command first: that of all of them takes longer, the more there are.
+        return self._elapsed.since(newest.updated_at) >= IDLE and self._elapsed.since(self._last_change(newest)) >= IDLE
+
+    def _last_change(self, newest: Command) -> datetime:
+        return self._store.commands.last_change(newest.session_id) or newest.updated_at
 
     def _renew(self, session: Session) -> None:
         try:
@@ -129,8 +140,7 @@ class Housekeeper:
         there was none. StillRunningError if a command does not end in time: the session stays open and keeps its
         workspace.
         """
-        commands = self._store.commands.in_session(session.id)
-        unfinished = [row for row in commands if not row.status.terminal]
+        unfinished = self._store.commands.unfinished(session.id)
         for row in unfinished:
             self._cancel(row.id, "its session was closed")
         deadline = time.monotonic() + self._close_seconds
@@ -140,7 +150,7 @@ class Housekeeper:
                 f"session {session.id} cannot be closed yet: command {left[0]} was cancelled but is still running; "
                 "try again later"
             )
-        is_completed = commands and not unfinished
+        is_completed = not unfinished and self._newest(session) is not None
         default = SessionStatus.COMPLETED if is_completed else SessionStatus.CANCELLED
         self._sessions.close(session, status=status or default)
 

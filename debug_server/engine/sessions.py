@@ -385,12 +385,16 @@ class Sessions:
         """Close the session if its process is dead and its commands have ended; its artifacts are copied first."""
         if not self.is_abandoned(session):
             return False
-        commands = self._store.commands.in_session(session.id)
-        if not all(command.status.terminal for command in commands):
+        newest = self._newest_command(session)
+        # The newest may have been added after the others were read.
+        if self._store.commands.unfinished(session.id) or not (newest is None or newest.status.terminal):
             return False
         self._copy_missing_artifacts(session)
-        self.close(session, status=SESSION_END[commands[-1].status] if commands else SessionStatus.FAILED)
+        self.close(session, status=SessionStatus.FAILED if newest is None else SESSION_END[newest.status])
         return True
+
+    def _newest_command(self, session: Session) -> Command | None:
+        return next(iter(self._store.commands.in_session(session.id, newest=True, limit=1)), None)
 
     def copy_missing_artifacts(self) -> None:
         """Copy the artifacts of commands that ended just before their server died, in open sessions."""
@@ -399,9 +403,9 @@ class Sessions:
 
     def _copy_missing_artifacts(self, session: Session) -> None:
         """Copy the artifacts of the last command only: it may have changed the files of earlier commands."""
-        commands = self._store.commands.in_session(session.id)
-        if commands and commands[-1].status.terminal and commands[-1].started_at is not None:
-            self._copy_artifacts(session, commands[-1])
+        newest = self._newest_command(session)
+        if newest is not None and newest.status.terminal and newest.started_at is not None:
+            self._copy_artifacts(session, newest)
 
     def retry_removals(self) -> None:
         """Retry the removal of scratch folders of closed sessions."""

@@ -39,14 +39,14 @@ class Access:
         """A session that the caller may see, or NotFoundError."""
         session = await self._blocking.read(self._store.sessions.get, session_id)
         if not caller.may_see(session):
-            raise NotFoundError(f"there is no session {session_id}")
+            raise NotFoundError(f"there is no session {session_id}", what="session")
         return session
 
     async def command(self, caller: Caller, command_id: int) -> Command:
         """A command of a session that the caller may see, or NotFoundError."""
         command = await self._blocking.read(self._store.commands.get, command_id)
         if not await self.may_see(caller, command.session_id):
-            raise NotFoundError(f"there is no command {command_id}")
+            raise NotFoundError(f"there is no command {command_id}", what="command")
         return command
 
     async def use_session(self, caller: Caller, session_id: int) -> Session:

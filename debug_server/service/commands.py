@@ -112,7 +112,7 @@ class CommandVerbs(Verbs):
             await self._access.session(caller, request.session_id)
         search = CommandSearch(
             statuses=tuple(dict.fromkeys(status for word in request.status for status in _STATUSES[word])),
-            repository_id=await self._repository_id(request.repository),
+            repository_id=await self._repository_id(caller, request.repository),
             session_id=request.session_id,
             owner_token_id=None if caller.is_admin else caller.token_id,
             after=request.after,

@@ -20,31 +20,39 @@ class EventVerbs(Verbs):
 
     async def read(self, caller: Caller, request: m.ReadEvents) -> m.EventList:
         """Events after a cursor that the caller may see."""
-        rows = await self._call(self._events, request)
-        visible = [row for row in rows if await self._sees(caller, row)]
-        next_after = rows[-1].seq if rows else request.after
-        return m.EventList(items=[views.event(row) for row in visible], next_after=next_after)
+        page, _ = await self._page(caller, request)
+        return page
 
-    def _events(self, request: m.ReadEvents) -> list[Event]:
-        return self._store.events.read(
+    async def _page(self, caller: Caller, request: m.ReadEvents) -> tuple[m.EventList, bool]:
+        """A page, and whether there may be another one now."""
+        rows, next_after = await self._call(self._events, request)
+        items = [views.event(row) for row in rows if await self._sees(caller, row)]
+        return m.EventList(items=items, next_after=next_after), len(rows) == request.limit
+
+    def _events(self, request: m.ReadEvents) -> tuple[list[Event], int]:
+        """A page, and where the next one begins."""
+        last = self._store.events.last()  # first: the search looks at least so far
+        rows = self._store.events.read(
             request.after,
             request.limit,
             kind=request.kind,
             session_id=request.session_id,
             command_id=request.command_id,
         )
+        # Events that the filters leave out must not be read again and again.
+        seen = rows[-1].seq if rows else request.after
+        return rows, seen if len(rows) == request.limit else max(seen, last)
 
     async def follow(self, caller: Caller, request: m.ReadEvents) -> AsyncGenerator[m.EventReply, None]:
         """Yield events after the cursor, then new ones, until the caller disconnects or the server drains."""
         async with self._wakeups.changes_of(_subject(request)) as woken:
             while not self._shared.draining:
                 woken.clear()
-                page = await self.read(caller, request)
+                page, is_full = await self._page(caller, request)
                 for item in page.items:
                     yield item
-                moved = page.next_after > request.after
                 request = request.model_copy(update={"after": page.next_after})
-                if not moved:
+                if not is_full:
                     await woken.wait()
 
     async def _sees(self, caller: Caller, event: Event) -> bool:

@@ -14,7 +14,14 @@ from pathlib import Path
 from debug_server.engine.foreground import NO_DEADLINE, ForegroundEngine
 from debug_server.engine.sessions import Sessions
 from debug_server.engine.workspace import SessionWorkspace
-from debug_server.errors import CommandExecutionError, EnvironmentBuildError, PatchApplicationError
+from debug_server.errors import (
+    CommandExecutionError,
+    EnvironmentBuildError,
+    InvalidInputError,
+    NotFoundError,
+    PatchApplicationError,
+    RemoteUnreachableError,
+)
 from debug_server.model import (
     Artifact,
     Command,
@@ -33,6 +40,7 @@ from debug_server.runner.worker import session_number
 from debug_server.store import MetadataStore
 from debug_server.worktrees import SessionPatch
 from debug_server.worktrees.artifact_files import RefusedFile, check_patterns
+from debug_server.worktrees.repository_view import is_repository
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -190,7 +198,20 @@ class ForegroundRuns:
 
     def register_reachable(self, remote: str) -> Repository:
         """Register a URL or a path and clone its mirror; undone if the remote cannot be reached."""
-        return self._sessions.register_reachable(remote)
+        try:
+            return self._sessions.register_reachable(remote)
+        except RemoteUnreachableError as error:
+            if is_repository(remote):
+                raise
+            raise InvalidInputError(f"{error}: {self._advice(remote)}") from error
+
+    def _advice(self, remote: str) -> str:
+        """What to give instead of a remote that is no repository."""
+        try:
+            known = self._store.repositories.by_name(remote)
+        except NotFoundError:
+            return "--repo takes a git URL or the path of a repository"
+        return f"write --repo {known.remote_url} for the registered repository {remote!r}"
 
     @contextmanager
     def in_workspace(

@@ -12,7 +12,7 @@ from debug_server.model import Repository, check_name
 from debug_server.service import views
 from debug_server.service.caller import Caller
 from debug_server.service.verbs import Verbs
-from debug_server.worktrees.mirror import check_remote_url, default_branch
+from debug_server.worktrees.mirror import check_remote_url, default_branch, is_local
 from debug_server.worktrees.new_repository import make_repository
 from debug_server.worktrees.repository_pool import check_repository_settings
 from debug_server.worktrees.repository_view import check_remote_is_there
@@ -31,6 +31,7 @@ class RepositoryVerbs(Verbs):
 
     def _register(self, request: m.RegisterRepository) -> Repository:
         remote = check_remote_url(request.remote_url)
+        _refuse_relative(request.remote_url)
         fetch_timeout = check_repository_settings(request.settings).get("fetch_timeout", _DEFAULT_BRANCH_SECONDS)
         if (known := self._find_registered(request)) is not None:  # without asking the remote
             return known
@@ -75,11 +76,11 @@ class RepositoryVerbs(Verbs):
 
     async def get(self, caller: Caller, request: m.RepositoryRef) -> m.RepositoryReply:
         """One repository."""
-        return views.repository(await self._call(self._store.repositories.by_name, request.name))
+        return views.repository(await self._call(self._registered, caller, request.name))
 
     async def remove(self, caller: Caller, request: m.RepositoryRef) -> m.Message:
         """Remove a repository without open sessions, with its mirror and workspaces; its history stays."""
-        repository = await self._call(self._store.repositories.by_name, request.name)
+        repository = await self._call(self._registered, caller, request.name)
         await self._call_git(self._sessions.remove_repository, repository)
         return m.Message(message=f"repository {request.name} is removed")
 
@@ -104,3 +105,12 @@ class RepositoryVerbs(Verbs):
         """The id of the repository in a directory of this machine, which is registered if it is new."""
         caller.require((ADMIN,))
         return (await self._call(self._sessions.register, str(directory), name=name)).id
+
+
+def _refuse_relative(remote: str) -> None:
+    """InvalidInputError for a relative path: the caller's folder is not the server's."""
+    if is_local(remote) and "://" not in remote and not remote.startswith(("/", "~")):
+        raise InvalidInputError(
+            f"remote_url {remote!r} is a relative path: give a git URL, or an absolute path on the server's machine",
+            field="remote_url",
+        )

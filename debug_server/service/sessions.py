@@ -52,7 +52,7 @@ class SessionVerbs(Verbs):
 
     def lease(self, caller: Caller, request: m.OpenSession | m.StartRun, key: str | None) -> Session:
         """Open the session with its workspace; its row keeps the key."""
-        repository = self._store.repositories.by_name(request.repository)
+        repository = self._registered(caller, request.repository)
         wanted = EnvironmentPlan.of(
             manifests=request.manifests, python=request.python, extras=request.extras, groups=request.groups
         )
@@ -97,7 +97,7 @@ class SessionVerbs(Verbs):
         rows = await self._call(
             self._store.sessions.page,
             status=list(dict.fromkeys(status for word in request.status for status in _STATUSES[word])),
-            repository_id=await self._repository_id(request.repository),
+            repository_id=await self._repository_id(caller, request.repository),
             owner_token_id=None if caller.is_admin else caller.token_id,
             after=request.after,
             limit=request.limit + 1,
@@ -117,9 +117,7 @@ class SessionVerbs(Verbs):
     async def reset(self, caller: Caller, request: m.SessionRef) -> m.SessionReply:
         """Reset the workspace to commit and patch; not while a command runs in it."""
         session = await self._access.use_session(caller, request.session_id)
-        running = [
-            row for row in await self._call(self._store.commands.in_session, session.id) if not row.status.terminal
-        ]
+        running = await self._call(self._store.commands.unfinished, session.id)
         if running:
             raise ConflictError(f"session {session.id} has an unfinished command ({running[0].id}): cancel it first")
         await self._call_git(self._sessions.reset, session)

@@ -6,16 +6,22 @@ from collections.abc import Collection
 from functools import partial
 
 from debug_server.engine import LocalEngine, Sessions
-from debug_server.errors import UnavailableError
+from debug_server.errors import NotFoundError, UnavailableError
+from debug_server.messages import SESSIONS_READ
+from debug_server.model import Repository
+from debug_server.nearest import nearest
 from debug_server.runner.settings import RunnerPaths
 from debug_server.service.access import Access
 from debug_server.service.blocking_calls import BlockingCalls
+from debug_server.service.caller import Caller
 from debug_server.service.fair_wakeups import FairWakeups
 from debug_server.service.followers import Followers
 from debug_server.service.free_space import require_free_space
 from debug_server.service.quotas import Quotas
 from debug_server.service.wakeups import Wakeups
 from debug_server.store import MetadataStore
+
+_COMPARED = 200  # newest repositories, with an unknown name
 
 
 class Shared:
@@ -79,6 +85,19 @@ class Verbs:
         self._call_git = shared.blocking.call_git
         self._read = shared.blocking.read
 
-    async def _repository_id(self, name: str | None) -> int | None:
+    async def _repository_id(self, caller: Caller, name: str | None) -> int | None:
         """The id of a repository by its name; NotFoundError if there is none."""
-        return None if name is None else (await self._read(self._store.repositories.by_name, name)).id
+        return None if name is None else (await self._read(self._registered, caller, name)).id
+
+    def _registered(self, caller: Caller, name: str) -> Repository:
+        """The repository of that name; NotFoundError names the most similar one to a caller who may list them."""
+        try:
+            return self._store.repositories.by_name(name)
+        except NotFoundError as error:
+            known = (
+                self._store.repositories.page(newest=True, limit=_COMPARED) if caller.holds((SESSIONS_READ,)) else []
+            )
+            meant = nearest(name, [row.name for row in known])
+            if meant is None:
+                raise
+            raise NotFoundError(f"{error}: did you mean {meant!r}?", what=error.what) from error

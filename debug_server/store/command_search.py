@@ -1,7 +1,7 @@
 """Searches commands over all sessions: a few indexed reads, however many commands have ended.
 
-Each status has an index in the order of ids, also for the commands of one token or one repository. So a search reads at
-most a page for each status and merges the pages. Unfinished commands have two small partial indexes of their own.
+Each status has an index in the order of ids, also for the commands of one token, repository or session. So a search
+reads at most a page for each status and merges the pages. Unfinished commands have two small partial indexes as well.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _AWAITED_COMMANDS = (
     " ON earlier.order_key = waiting.order_key AND earlier.id < waiting.id AND earlier.finished_at IS NULL"
     " WHERE waiting.id = ?"
     f" UNION SELECT holder.id FROM commands AS waiting JOIN commands AS holder ON holder.session_id IN ({HOLDERS})"
-    " AND holder.finished_at IS NULL WHERE waiting.id = ?"
+    " AND holder.status IN ('pending', 'running') WHERE waiting.id = ?"
 )
 AWAITED = f"SELECT id FROM ({_AWAITED_COMMANDS}) AS awaited ORDER BY id"  # three times the id of the waiting command
 
@@ -49,8 +49,8 @@ AWAITED = f"SELECT id FROM ({_AWAITED_COMMANDS}) AS awaited ORDER BY id"  # thre
 def search_sql(search: CommandSearch) -> tuple[str, tuple[object, ...]]:
     """The query of a search, and its parameters."""
     _, order = keyset("commands.id", search.after, newest=search.newest)
-    if search.session_id is not None:  # few rows: found by the index of the session
-        conditions = [_any_of(search.statuses)]
+    if search.session_id is not None:  # the index of the session has every status
+        conditions = [f"status = '{status.value}'" for status in search.statuses or CommandStatus]
     elif search.statuses or search.repository_id is not None or search.owner_token_id is not None:
         conditions = [condition for status in search.statuses or CommandStatus for condition in _OF_STATUS[status]]
     else:
@@ -73,10 +73,6 @@ def _page(search: CommandSearch, condition: str) -> tuple[str, tuple[object, ...
         beyond,
     )
     return f"SELECT id FROM commands WHERE {condition} AND {terms} {order} LIMIT ?", (*params, search.limit)
-
-
-def _any_of(statuses: tuple[CommandStatus, ...]) -> str:
-    return f"status IN ({', '.join(repr(status.value) for status in statuses)})" if statuses else "1 = 1"
 
 
 def found_from(row: Row) -> FoundCommand:

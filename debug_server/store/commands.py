@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
+from datetime import datetime
 from typing import Any, Unpack
 
-from debug_server.errors import ConflictError, NotFoundError, QueueFullError
+from debug_server.errors import ConflictError, InvalidInputError, NotFoundError, QueueFullError
 from debug_server.model import (
     Command,
     CommandSearch,
@@ -28,7 +30,7 @@ from debug_server.store.command_rows import (
 )
 from debug_server.store.command_search import AWAITED, found_from, search_sql
 from debug_server.store.connection import Row, Transaction
-from debug_server.store.encoding import decode, mapping_text
+from debug_server.store.encoding import decode, mapping_text, optional_moment
 from debug_server.store.sealing import Sealer
 from debug_server.store.table import ALL_ROWS, Table, filters, keyset, require_row
 
@@ -37,11 +39,13 @@ CANCEL_REQUESTED = "command.cancel_requested"
 WAITING = "owner IS NULL AND finished_at IS NULL"
 ACTIVE = "owner IS NOT NULL AND finished_at IS NULL"
 
-_QUALIFIED = ", ".join(f"commands.{name.strip()}" for name in COLUMNS.split(","))
-_WITH_SESSION = f"SELECT {_QUALIFIED} FROM commands JOIN sessions ON sessions.id = commands.session_id"
-_UNFINISHED = (
-    "SELECT COUNT(*) FROM commands JOIN sessions ON sessions.id = commands.session_id"
-    " WHERE commands.finished_at IS NULL AND sessions.owner_token_id = ?"
+_IS_UNFINISHED = "status IN ('pending', 'running')"
+# "+ 0": SQLite would read every command of the session to have them in the order of its index.
+_UNFINISHED = f"SELECT {COLUMNS} FROM commands WHERE session_id = ? AND {_IS_UNFINISHED} ORDER BY sequence + 0"
+# Through the open sessions, which are few: a closed one has no unfinished command.
+_COUNT_UNFINISHED = (
+    f"SELECT COUNT(*) FROM sessions JOIN commands ON commands.session_id = sessions.id AND commands.{_IS_UNFINISHED}"
+    f" WHERE sessions.owner_token_id = ? AND sessions.{_IS_UNFINISHED}"
 )
 _GET = f"SELECT {COLUMNS} FROM commands WHERE id = ?"
 _BY_KEY = f"SELECT {COLUMNS} FROM commands WHERE session_id = ? AND idempotency_key = ?"
@@ -83,7 +87,16 @@ _REQUEST_CANCEL = (
     "UPDATE commands SET cancel_requests = cancel_requests + 1, updated_at = ?"
     f" WHERE id = ? AND finished_at IS NULL RETURNING cancel_requests, {COLUMNS}"
 )
+# Beyond the command of a session with this sequence number, by its id; whether the newest are first.
+_BEYOND = {
+    False: "id > COALESCE((SELECT id FROM commands WHERE session_id = ? AND sequence <= ?"
+    " ORDER BY sequence DESC LIMIT 1), 0)",
+    True: f"id < COALESCE((SELECT id FROM commands WHERE session_id = ? AND sequence >= ?"
+    f" ORDER BY sequence LIMIT 1), {ALL_ROWS})",
+}
+_ORDER = {False: "ORDER BY id", True: "ORDER BY id DESC"}
 _STDIN = "stdin"
+_PREFIX = re.compile("[a-z]+:")
 _CANCELLED_WAITING = ExitRecord(reason=ExitReason.CANCELLED, message="cancelled before it was started")
 
 
@@ -138,10 +151,23 @@ class Commands(Table):
         newest: bool = False,
     ) -> list[Command]:
         """A session's commands after a sequence number, in that order or newest first."""
-        beyond, order = keyset("sequence", after, newest=newest)
-        terms, params = filters(("session_id = ?", session_id), ("status = ?", status and status.value), beyond)
+        if status is None:
+            beyond, order = keyset("sequence", after, newest=newest)
+            terms, params = filters(("session_id = ?", session_id), beyond)
+        else:  # in the order of ids, which is the same and which the index has
+            terms, order = f"session_id = ? AND status = ? AND {_BEYOND[newest]}", _ORDER[newest]
+            params = (session_id, status.value, session_id, after or (ALL_ROWS if newest else 0))
         rows = self._all(f"SELECT {COLUMNS} FROM commands WHERE {terms} {order} LIMIT ?", (*params, limit))
         return [command_from(row) for row in rows]
+
+    def unfinished(self, session_id: int) -> list[Command]:
+        """A session's commands that have not ended, in the order in which they were added."""
+        return [command_from(row) for row in self._all(_UNFINISHED, (session_id,))]
+
+    def last_change(self, session_id: int) -> datetime | None:
+        """When a command of the session last changed; None if it has none. Reads each of its commands."""
+        row = self._one("SELECT MAX(updated_at) FROM commands WHERE session_id = ?", (session_id,))
+        return None if row is None else optional_moment(row[0])
 
     def find(self, search: CommandSearch) -> list[FoundCommand]:
         """Commands over all sessions."""
@@ -236,8 +262,8 @@ class Commands(Table):
 
     def newest_by_subject(self, subject: str, *, owner_token_id: int | None = None) -> Command:
         """The newest command of a subject (and of an owner), or NotFoundError."""
-        terms, params = filters(("commands.subject = ?", subject), ("sessions.owner_token_id = ?", owner_token_id))
-        row = self._one(f"{_WITH_SESSION} WHERE {terms} ORDER BY commands.id DESC LIMIT 1", params)
+        terms, params = filters(("subject = ?", subject), ("owner_token_id = ?", owner_token_id))
+        row = self._one(f"SELECT {COLUMNS} FROM commands WHERE {terms} ORDER BY id DESC LIMIT 1", params)
         if row is None:
             raise NotFoundError(f"there is no command with the subject {subject!r}")
         return command_from(row)
@@ -251,19 +277,22 @@ class Commands(Table):
         limit: int = 100,
         newest: bool = False,
     ) -> list[Command]:
-        """Commands whose subject begins with ``prefix``, after an id, in that order or newest first."""
-        beyond, order = keyset("commands.id", after, newest=newest)
-        terms, params = filters(
-            beyond,
-            ("substr(commands.subject, 1, length(CAST(? AS TEXT))) = ?", prefix, prefix),
-            ("sessions.owner_token_id = ?", owner_token_id),
-        )
-        sql = f"{_WITH_SESSION} WHERE commands.subject IS NOT NULL AND {terms} {order} LIMIT ?"
+        """Commands whose subject begins with ``prefix``, after an id, in that order or newest first.
+
+        There is an index for ``task:``.
+        """
+        if not _PREFIX.fullmatch(prefix):
+            raise InvalidInputError(f"a subject begins with lower-case letters and a colon, not with {prefix!r}")
+        beyond, order = keyset("id", after, newest=newest)
+        terms, params = filters(beyond, ("owner_token_id = ?", owner_token_id))
+        # Written out, as in the condition of the index.
+        begins = f"substr(subject, 1, {len(prefix)}) = '{prefix}'"
+        sql = f"SELECT {COLUMNS} FROM commands WHERE {begins} AND {terms} {order} LIMIT ?"
         return [command_from(row) for row in self._all(sql, (*params, limit))]
 
     def count_unfinished(self, token_id: int) -> int:
         """The number of unfinished commands in the sessions of a token."""
-        row = self._one(_UNFINISHED, (token_id,))
+        row = self._one(_COUNT_UNFINISHED, (token_id,))
         return row[0] if row else 0
 
 

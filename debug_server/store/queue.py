@@ -30,7 +30,9 @@ RETURNING {COLUMNS}"""
 
 
 _CLAIM = _claim_sql("")
-_CLAIM_OF_SESSION = _claim_sql("AND waiting.session_id = ?")
+_CLAIM_OF_SESSION = _claim_sql("AND waiting.session_id = ? AND waiting.status = 'pending'")
+# "+ 0": SQLite would look for them among all rows to have them in the order of ids.
+_CLAIMED = f"SELECT {COLUMNS} FROM commands WHERE {ACTIVE} ORDER BY id + 0"
 _TAKE_OVER = "UPDATE commands SET owner = ?, updated_at = ? WHERE id = ? AND attempt = ? AND owner = ? AND " + ACTIVE
 _REQUEUE = (
     "UPDATE commands SET owner = NULL, updated_at = ?"
@@ -75,7 +77,7 @@ class Queue(Table):
 
     def claimed(self) -> list[Command]:
         """Commands that have an owner and no terminal state."""
-        return [command_from(row) for row in self._all(f"SELECT {COLUMNS} FROM commands WHERE {ACTIVE} ORDER BY id")]
+        return [command_from(row) for row in self._all(_CLAIMED)]
 
     def depth(self) -> int:
         """The number of waiting commands."""

@@ -14,7 +14,9 @@ A command has the repository and the token of its session, which never change, s
 repository or of a token.
 
 A command *waits* while it has no owner and no end, and is *active* while it has an owner and no end; a partial index
-serves each, so that claiming does not slow down with the rows that have ended.
+serves each, so that claiming does not slow down with the rows that have ended. Every other question, too, has an index
+that ends it after a page of rows, however many there are: ``tests/store/test_size.py`` counts the steps of each. The
+foreign keys have one as well, because removing a row looks for those that refer to it.
 
 Ids of {id} tables are one above the newest row, which is cheaper than a counter page in every commit: the newest row
 must not be deleted. In {removable_id} tables every row may be deleted; ids are not reused.
@@ -348,6 +350,41 @@ MIGRATIONS = (
             "ALTER TABLE commands DROP COLUMN owner_token_id",
             "ALTER TABLE commands DROP COLUMN repository_id",
             "ALTER TABLE repositories DROP COLUMN removed_at",
+        ),
+    ),
+    Migration(
+        version=10,
+        up=(
+            "DROP INDEX sessions_owner",
+            "CREATE INDEX sessions_status ON sessions (status, id)",
+            """CREATE INDEX sessions_status_of_repository ON sessions (repository_id, status, id)
+               WHERE repository_id IS NOT NULL""",
+            """CREATE INDEX sessions_status_of_owner ON sessions (owner_token_id, status, id)
+               WHERE owner_token_id IS NOT NULL""",
+            "CREATE INDEX sessions_worktree ON sessions (worktree_id) WHERE worktree_id IS NOT NULL",
+            "CREATE INDEX artifacts_command ON artifacts (command_id) WHERE command_id IS NOT NULL",
+            "CREATE INDEX commands_status_of_session ON commands (session_id, status, id)",
+            "DROP INDEX commands_order",
+            """CREATE INDEX commands_order ON commands (order_key, id)
+               WHERE order_key IS NOT NULL AND finished_at IS NULL""",
+            "DROP INDEX commands_subjects",
+            "CREATE INDEX commands_tasks ON commands (id) WHERE substr(subject, 1, 5) = 'task:'",
+            """CREATE INDEX commands_tasks_of_owner ON commands (owner_token_id, id)
+               WHERE substr(subject, 1, 5) = 'task:'""",
+        ),
+        down=(
+            "DROP INDEX commands_tasks_of_owner",
+            "DROP INDEX commands_tasks",
+            "CREATE INDEX commands_subjects ON commands (id) WHERE subject IS NOT NULL",
+            "DROP INDEX commands_order",
+            "CREATE INDEX commands_order ON commands (order_key, id) WHERE order_key IS NOT NULL",
+            "DROP INDEX commands_status_of_session",
+            "DROP INDEX artifacts_command",
+            "DROP INDEX sessions_worktree",
+            "DROP INDEX sessions_status_of_owner",
+            "DROP INDEX sessions_status_of_repository",
+            "DROP INDEX sessions_status",
+            "CREATE INDEX sessions_owner ON sessions (owner_token_id, id) WHERE owner_token_id IS NOT NULL",
         ),
     ),
 )

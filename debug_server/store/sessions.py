@@ -146,15 +146,18 @@ class Sessions(Table):
     ) -> list[Session]:
         """Sessions after an id, in that order or newest first; of one status, of several, or (None, empty) of all."""
         beyond, order = keyset("id", after, newest=newest)
-        statuses = [status] if isinstance(status, SessionStatus) else status or ()
-        wanted: list[str | None] = [item.value for item in statuses]
-        terms, params = filters(
-            beyond,
-            (f"status IN ({', '.join('?' * len(wanted))})", *(wanted or [None])),
-            ("repository_id = ?", repository_id),
-            ("owner_token_id = ?", owner_token_id),
-        )
-        rows = self._all(f"SELECT {_COLUMNS} FROM sessions WHERE {terms} {order} LIMIT ?", (*params, limit))
+        statuses = (status,) if isinstance(status, SessionStatus) else tuple(status or ())
+        terms, params = filters(beyond, ("repository_id = ?", repository_id), ("owner_token_id = ?", owner_token_id))
+        if not statuses and len(params) > 1:
+            statuses = tuple(SessionStatus)
+        # Each status has an index in the order of ids, also for one repository or one owner: read a page of each.
+        page = f"SELECT id FROM sessions WHERE status = ? AND {terms} {order} LIMIT ?"
+        ids = " UNION ALL ".join(f"SELECT id FROM ({page}) AS page{number}" for number in range(len(statuses)))
+        where, values = terms, params
+        if statuses:
+            where = f"id IN ({ids})"
+            values = tuple(value for item in statuses for value in (item.value, *params, limit))
+        rows = self._all(f"SELECT {_COLUMNS} FROM sessions WHERE {where} {order} LIMIT ?", (*values, limit))
         return [_session(row) for row in rows]
 
     def set_status(self, session_id: int, status: SessionStatus, *, cleanup: Cleanup | None = None) -> Session:

@@ -79,7 +79,7 @@ ALL_ROWS = 2**62  # as the limit of a list: all rows
 def require_row(row: Row | None, what: str, key: object) -> Row:
     """The row, or NotFoundError that names it."""
     if row is None:
-        raise NotFoundError(f"there is no {what} {key!r}")
+        raise NotFoundError(f"there is no {what} {key!r}", what=what)
     return row
 
 

@@ -82,6 +82,19 @@ def check_remote_is_there(url: str, trust: Trust) -> None:
     trust.check(found)
 
 
+def is_repository(url: str) -> bool:
+    """False when the address is a path on this machine without a bundle or a repository."""
+    path = local_path(url)
+    if path is None or (found := _found(path)).is_file():
+        return True
+    try:
+        _check_exists(found)
+        find_git_dirs(found)
+    except InvalidInputError:
+        return False
+    return True
+
+
 def _found(path: Path) -> Path:
     """The path, or with ``.git`` behind it, as git takes it."""
     return next((item for item in (path, path.with_name(f"{path.name}.git")) if item.exists()), path)

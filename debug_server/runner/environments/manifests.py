@@ -59,7 +59,7 @@ def read_manifests(request: EnvironmentRequest) -> ManifestSet:
     """Classify the manifests of ``request`` and follow their includes; nothing may leave the project root."""
     paths = [Path(os.path.abspath(path)) for path in request.manifests or ()]  # noqa: PTH100  (keeps symlinks as named)
     root = _project_root(request, paths)
-    closure = _IncludeReader(root)
+    closure = _IncludeReader(root, "the repository" if request.project_root is not None else str(root))
     files: dict[ManifestKind, tuple[Path, ...]] = {}
     for path in _with_neighbours(paths):
         kind = closure.add(path, label=None)
@@ -120,8 +120,9 @@ def _kind_of(path: Path, text: str) -> ManifestKind:
 class _IncludeReader:
     """Reads manifests and their includes, each once, and collects the facts of ``ManifestSet``."""
 
-    def __init__(self, root: Path) -> None:
-        self._root = root
+    def __init__(self, root: Path, place: str) -> None:
+        """``place`` names the root in errors."""
+        self._root, self._place = root, place
         self._seen: set[Path] = set()
         self.included: dict[str, str] = {}  # path under the root -> digest
         self.local_projects = False
@@ -130,7 +131,7 @@ class _IncludeReader:
         self.own_index = False
 
     def add(self, path: Path, *, label: str | None) -> ManifestKind:
-        data = _read(self._contained(path, "manifest"))
+        data = self._read(self._contained(path, "manifest"))
         text = data.decode("utf-8", "replace")
         kind = _kind_of(path, text)
         if path in self._seen:
@@ -171,13 +172,13 @@ class _IncludeReader:
             self.absolute_projects = self.absolute_projects or target.startswith("/")
             self._add_project(real)
         else:
-            self.included[os.path.relpath(real, self._root)] = hashlib.sha256(_read(real)).hexdigest()
+            self.included[os.path.relpath(real, self._root)] = hashlib.sha256(self._read(real)).hexdigest()
 
     def _add_project(self, folder: Path) -> None:
         names = [*_PROJECT_FILES, *_dynamic_files(folder)]
         for path in (folder / name for name in names if (folder / name).is_file()):
             real = self._contained(path, "project file")
-            self.included[os.path.relpath(real, self._root)] = hashlib.sha256(_read(real)).hexdigest()
+            self.included[os.path.relpath(real, self._root)] = hashlib.sha256(self._read(real)).hexdigest()
 
     def _contained(self, path: Path, what: str) -> Path:
         real = Path(os.path.realpath(path))  # not ``resolve``, which raises for a link to itself
@@ -188,14 +189,17 @@ class _IncludeReader:
             )
         return real
 
-
-def _read(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except FileNotFoundError as error:
-        raise EnvironmentBuildError(f"manifest {str(path)!r} does not exist") from error
-    except OSError as error:
-        raise EnvironmentBuildError(f"manifest {str(path)!r} cannot be read: {error.strerror}") from error
+    def _read(self, path: Path) -> bytes:
+        try:
+            return path.read_bytes()
+        except OSError as error:
+            name = os.path.relpath(path, self._root)
+            reason = (
+                f"does not exist in {self._place}"
+                if isinstance(error, FileNotFoundError)
+                else f"cannot be read: {error.strerror}"
+            )
+            raise EnvironmentBuildError(f"manifest {name!r} {reason}") from error
 
 
 def _pip_lines(text: str) -> Iterator[str]:

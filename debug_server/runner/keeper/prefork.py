@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from debug_server.runner.keeper.mounts import Mounts
 
+_SHOWN_FOLDERS = 3  # of a PATH, in errors
 _RLIMITS = {
     "memory_bytes": resource.RLIMIT_AS,
     "cpu_seconds": resource.RLIMIT_CPU,
@@ -190,7 +191,15 @@ def start_from_path(start: Callable[[str], int], program: str, env: dict[str, st
             blocked = error  # its interpreter is missing, or it is not a program: try the next one
     if blocked is not None:
         raise blocked
-    raise LookupError(f"program {program!r} was not found in PATH={env.get('PATH', os.defpath)}")
+    raise LookupError(f"program {program!r} was not found in PATH: {_some_folders(env.get('PATH', os.defpath))}")
+
+
+def _some_folders(path: str) -> str:
+    """The first folders of a PATH, which an environment adds, and how many more there are."""
+    folders = path.split(os.pathsep)
+    more = len(folders) - _SHOWN_FOLDERS
+    shown = ", ".join(folders[:_SHOWN_FOLDERS])
+    return f"{shown} and {more} more" if more > 0 else shown
 
 
 def explain(error: OSError) -> str:

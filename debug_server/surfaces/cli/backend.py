@@ -22,6 +22,10 @@ class Backend(Protocol):
     def place(self) -> str:
         """The server's address or this machine, for messages."""
 
+    @property
+    def is_here(self) -> bool:
+        """Whether it works on this machine, and so reads the same paths."""
+
     def send(self, call: Call[T]) -> T:
         """Perform one operation."""
 

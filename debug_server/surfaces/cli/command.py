@@ -115,7 +115,7 @@ def run(
     """
     call = invocation(context)
     with call.backend() as backend:
-        known = chosen_repository(backend, repository)
+        known = chosen_repository(backend, repository, "start_run")
         request = calls.start_run(
             known.name,
             commit,

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import pwd
-from typing import Annotated
+from collections.abc import Mapping
+from typing import Annotated, Any
+from urllib.parse import urlsplit
 
 import typer
 
-from debug_server.client.connection import GRPC_SCHEME, forget_connections, save_server_settings
+from debug_server.client.connection import GRPC_SCHEME, forget_connections, save_server_settings, saved_settings
 from debug_server.errors import InvalidInputError
 from debug_server.surfaces.cli.commands_app import CommandsApp
+from debug_server.surfaces.cli.first_contact import make_contact
 from debug_server.surfaces.cli.invocation import invocation
+from debug_server.surfaces.cli.output import print_notice
 from debug_server.surfaces.cli.token_input import TokenFileOption, TokenOption, given_token
 
 app = CommandsApp()
@@ -30,7 +34,11 @@ def configure(
     insecure: Annotated[bool | None, typer.Option("--insecure/--verify", help="accept any certificate")] = None,
     clear: Annotated[bool, typer.Option("--clear", help="forget every server and token")] = False,
 ) -> None:
-    """Save a server in a file that only you can read. Without a saved server, commands run on this machine."""
+    """Save a server in a file that only you can read. Without a saved server, commands run on this machine.
+
+    The address and the token are tried first. If the server does not answer, they are saved all the same; an address
+    or a token that is wrong is not.
+    """
     call = invocation(context)
     given = {
         "base_url": base_url,
@@ -48,11 +56,39 @@ def configure(
         return
     if all(value is None for value in changes.values()):
         raise InvalidInputError("nothing to save: give --base-url, --token -, --server-user, --insecure or --clear")
-    url = changes.get("base_url")
-    if url is not None and not url.startswith(("http://", "https://", GRPC_SCHEME)):
-        raise InvalidInputError(f"--base-url {url!r} must start with http://, https:// or grpc://")
+    _check(changes)
+    if (changes.get("base_url") or "").startswith(GRPC_SCHEME):
+        path = save_server_settings(changes)
+        text = f"saved in {path} for the gRPC server {changes['base_url']}; for other commands, give an http:// address"
+        call.output().result(text, {"path": str(path)})
+        return
+    wanted = saved_settings(changes)
+    contact = make_contact(wanted)
     path = save_server_settings(changes)
-    call.output().result(f"saved in {path}", {"path": str(path)})
+    if contact.problem is not None:
+        print_notice(f"{contact.problem}; saved all the same")
+    known = "" if contact.you is None else f": {wanted.server} answers, and you are {contact.you}"
+    facts = {"path": str(path), "server": wanted.server, "you": contact.you, "problem": contact.problem}
+    call.output().result(f"saved in {path}{known}", facts)
+
+
+def _check(changes: Mapping[str, Any]) -> None:
+    """InvalidInputError for an address of no known scheme, and for a gRPC address with nothing to save for it."""
+    url = changes.get("base_url")
+    if url is None:
+        return
+    if not url.startswith(("http://", "https://", GRPC_SCHEME)):
+        example = f": write http://{url}" if "://" not in url else ""
+        raise InvalidInputError(f"--base-url {url!r} must start with http://, https:// or grpc://{example}")
+    if not url.startswith(GRPC_SCHEME):
+        return
+    if urlsplit(url).path not in ("", "/"):
+        raise InvalidInputError(f"--base-url {url!r} must be grpc://HOST:PORT, without a path")
+    if changes.get("token") is None and changes.get("server_uid") is None:
+        raise InvalidInputError(
+            f"--base-url {url!r} is a gRPC address, for which only a token or --server-user can be saved: add --token "
+            "-, or give the server's http:// address, which commands use"
+        )
 
 
 def _uid(user: str) -> int:

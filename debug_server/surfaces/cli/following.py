@@ -35,7 +35,7 @@ def run_and_follow(backend: Backend, output: Output, start: Callable[[], Sequenc
                 for piece in backend.follow_log(command.id):
                     log.write(piece)
                 log.finish()
-                statuses.append(report_end(output, wait_for(backend, command.id)))
+                statuses.append(report_end(output, wait_for(backend, command.id), log))
     except KeyboardInterrupt:
         return _cancel(backend, output, commands[len(statuses) :])
     return next((status for status in statuses if status), 0)
@@ -89,12 +89,15 @@ def status_of(command: CommandReply) -> int:
     return exit_status(ExitRecord.from_json(command.exit)) if command.exit is not None else FAILURE
 
 
-def report_end(output: Output, command: CommandReply) -> int:
-    """Report how a command ended, on stderr; returns the exit status."""
+def report_end(output: Output, command: CommandReply, log: Log) -> int:
+    """Report how a command ended, on stderr, without a sentence that the ``log`` has shown; returns the exit status."""
     if output.as_json:
         output.record(command)
     elif command.exit is not None:
-        text = summary(ExitRecord.from_json(command.exit), None, command.session_id, command_id=command.id)
+        record = ExitRecord.from_json(command.exit)
+        # Compare the first line only: the others are the output of a build tool, which the log has elsewhere.
+        shown = isinstance(log, RawLog) and log.has_shown((record.message or "").partition("\n")[0])
+        text = summary(record, None, command.session_id, command_id=command.id, with_sentence=not shown)
         print_notice(text.removeprefix("[debug-server] "))
     return status_of(command)
 

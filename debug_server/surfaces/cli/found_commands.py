@@ -13,8 +13,6 @@ from debug_server.surfaces.cli.backend import Backend
 from debug_server.surfaces.cli.output import Column, age_text
 from debug_server.surfaces.cli.paging import NEWEST, Part, read_part
 
-_HERE = "."
-
 
 def where_text(row: Any) -> str:
     """What asked for a command, else its repository, else its directory."""
@@ -26,7 +24,7 @@ def where_text(row: Any) -> str:
         return "-"
     path, home = Path(row.directory), Path.home()
     if path == Path.cwd():
-        return _HERE
+        return path.name or str(path)
     return f"~/{path.relative_to(home)}" if path.is_relative_to(home) else str(path)
 
 

@@ -71,7 +71,11 @@ def _converted_error(error: Any, target: str, failure: Exception | None) -> Debu
         return UnavailableError(
             f"{target} does not answer ({failure or details}): start it with `debug-server grpc start`"
         )
-    kinds = {"UNAUTHENTICATED": AccessError, "PERMISSION_DENIED": AccessError, "NOT_FOUND": NotFoundError}
+    kinds: dict[str, type[DebugServerError]] = {
+        "UNAUTHENTICATED": AccessError,
+        "PERMISSION_DENIED": AccessError,
+        "NOT_FOUND": NotFoundError,
+    }
     if name in ("INVALID_ARGUMENT", "RESOURCE_EXHAUSTED"):
         return InvalidInputError(details)
     if name == "UNIMPLEMENTED":

@@ -69,6 +69,7 @@ def history(
         part = find(backend, status=wanted, repo=repo, session=session, after=after, limit=limit, every=every)
     if not part.items and not call.as_json:
         has_filter = bool(status or repo) or session is not None
-        print_notice("no such command has ended" if has_filter else "no command that you may see has ended")
+        what = "no such command has ended" if has_filter else "no command that you may see has ended"
+        print_notice(f"{what} ({backend.place})")
         return
     show_part(call.output(), part, COLUMNS)

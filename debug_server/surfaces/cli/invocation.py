@@ -39,12 +39,20 @@ class Invocation:
     flags: dict[str, Any]
     as_json: bool = False
     local: bool = False  # no server, whatever is configured
+    _address_told: bool = False  # that only a token is set
 
     def server_settings(self) -> ServerSettings:
         """The server to speak to."""
         from debug_server.client.connection import ServerSettings, load_server_settings
+        from debug_server.surfaces.cli.output import print_notice
 
-        return ServerSettings() if self.local else load_server_settings(self.flags)
+        if self.local:
+            return ServerSettings()
+        found = load_server_settings(self.flags)
+        if found.base_url is None and found.server is not None and not self._address_told:
+            self._address_told = True
+            print_notice(f"a token is set without an address: using {found.server}; set DEBUG_SERVER_URL or --base-url")
+        return found
 
     def backend(self) -> Backend:
         """The configured server, or the service in this process; a context manager."""

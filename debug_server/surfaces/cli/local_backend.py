@@ -36,13 +36,14 @@ _TICK_SECONDS = 0.05
 class LocalBackend:
     """Calls the service as this machine's own user, who may do everything."""
 
-    place = "this machine, without a server"
+    is_here = True
 
     def __init__(self, open_local: OpenLocal) -> None:
         self._stack = ExitStack()
         self._local = self._stack.enter_context(open_local())
         self._runner = self._stack.enter_context(asyncio.Runner())
         self._queue_started = False
+        self.place = f"this machine, without a server; data folder {self._local.data_folder}"
 
     def send(self, call: Call[T]) -> T:
         """Perform one operation."""

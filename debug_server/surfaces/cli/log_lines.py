@@ -11,6 +11,7 @@ from enum import StrEnum
 from debug_server.messages import LogPiece
 from debug_server.surfaces.cli.output import write_line
 
+_KEPT_BYTES = 1 << 16  # longer than any reason
 _MAX_LINE = 1 << 20  # a program that never ends its line must not fill our memory
 
 
@@ -19,9 +20,16 @@ class RawLog:
 
     def __init__(self) -> None:
         self._closed: set[int] = set()
+        self._system = b""  # the last bytes of the system stream
+
+    def has_shown(self, text: str) -> bool:
+        """Whether the last bytes of the system stream contain ``text``."""
+        return text.encode() in self._system
 
     def write(self, piece: LogPiece) -> None:
         """One piece."""
+        if piece.stream == "system":
+            self._system = (self._system + piece.data)[-_KEPT_BYTES:]
         target = 1 if piece.stream == "stdout" else 2
         view = memoryview(piece.data)
         try:

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable, Sequence
 from functools import partial
 from importlib import import_module
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -74,6 +75,7 @@ class LazyCommands(TyperGroup):
         command = typer.main.get_command(module.app)
         command.name = cmd_name
         _accept_json(command)
+        _accept_anywhere(command)
         return command
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
@@ -111,6 +113,54 @@ def _accept_json(command: Any) -> None:
     )
     for below in getattr(command, "commands", {}).values():
         _accept_json(below)
+
+
+def _accept_anywhere(command: Any) -> None:
+    """Add the options of the whole program to a command and those below it, which may have options of these names."""
+    taken = {name for parameter in command.params for name in parameter.opts}
+    for name, (is_flag, callback) in _ANYWHERE.items():
+        if name not in taken:
+            words = [f"program_{name.strip('-').replace('-', '_')}", name]
+            option = TyperOption(param_decls=words, is_flag=is_flag, expose_value=False, hidden=True, callback=callback)
+            command.params.append(option)
+    for below in getattr(command, "commands", {}).values():
+        _accept_anywhere(below)
+
+
+def _work_here(context: typer.Context, _: object, wanted: bool) -> None:
+    if wanted:
+        context.find_root().obj.local = True
+
+
+def _use_server(context: typer.Context, _: object, url: str | None) -> None:
+    if url is not None:
+        call = context.find_root().obj
+        call.flags["base_url"], call.local = url, call.local or url == ""
+
+
+def _use_token(context: typer.Context, _: object, token: str | None) -> None:
+    if token is not None:
+        context.find_root().obj.flags["token"] = given_token(token, None)
+
+
+def _use_token_file(context: typer.Context, _: object, file: str | None) -> None:
+    if file is not None:
+        context.find_root().obj.flags["token"] = given_token(None, Path(file))
+
+
+def _accept_any_certificate(context: typer.Context, _: object, wanted: bool) -> None:
+    if wanted:
+        context.find_root().obj.flags["verify_tls"] = False
+
+
+# Options of the whole program that may also stand after the command, and whether each is a flag.
+_ANYWHERE: dict[str, tuple[bool, Callable[..., None]]] = {
+    "--local": (True, _work_here),
+    "--base-url": (False, _use_server),
+    "--token": (False, _use_token),
+    "--token-file": (False, _use_token_file),
+    "--insecure": (True, _accept_any_certificate),
+}
 
 
 def _answer_in_json(context: typer.Context, _: object, wanted: bool) -> None:

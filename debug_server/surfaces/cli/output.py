@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from debug_server.errors import DebugServerError
+from debug_server.errors import DebugServerError, NotFoundError
 from debug_server.surfaces.cli.standard_streams import write_stderr, write_stdout
 
 _GOOD = ("succeeded", "completed", "running", "ok", "idle", "ready")
@@ -20,6 +20,13 @@ _PAINT = {"good": "\x1b[32m", "bad": "\x1b[31m", "head": "\x1b[1m"}
 _PLAIN = "\x1b[0m"
 _C1_ESCAPES = {code: f"\\u{code:04x}" for code in range(0x7F, 0xA0)}  # control characters that JSON does not escape
 _JOINERS = "\N{ZERO WIDTH JOINER}\N{ZERO WIDTH NON-JOINER}"
+_LISTS = {
+    "artifact": "artifact list SESSION",
+    "command": "history",
+    "repository": "repo list",
+    "session": "session list",
+    "token": "token list",
+}
 Column = tuple[str, Callable[[Any], object]]
 
 
@@ -85,7 +92,15 @@ def error_line(error: DebugServerError, *, as_json: bool) -> str:
     """An error as one line."""
     if as_json:
         return json.dumps({"error": {"code": error.code, "message": str(error)}})
-    return without_controls(f"debug-server: {error}")
+    return without_controls(f"debug-server: {error}{_where_to_look(error)}")
+
+
+def _where_to_look(error: DebugServerError) -> str:
+    """The command that lists the rows of which the named one was not found."""
+    lists = _LISTS.get(error.what or "") if isinstance(error, NotFoundError) else None
+    if lists is None:
+        return ""
+    return f"{' See' if str(error).endswith('?') else ': see'} `debug-server {lists}`"
 
 
 def progress(text: str) -> None:

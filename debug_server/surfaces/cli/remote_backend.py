@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 # httpx imports its own command line if click and rich are installed, which takes a quarter of a second.
 sys.modules.setdefault("httpx._main", None)  # type: ignore[arg-type]
 
+from debug_server.client.connection import is_loopback  # noqa: E402
 from debug_server.client.sync import DebugServerClient  # noqa: E402
 
 T = TypeVar("T")
@@ -28,6 +29,7 @@ class RemoteBackend:
             base_url=base_url, token=token or "", verify_tls=verify_tls, server_uid=server_uid
         )
         self.place = base_url
+        self.is_here = is_loopback(base_url)
 
     def send(self, call: Call[T]) -> T:
         """Perform one operation."""

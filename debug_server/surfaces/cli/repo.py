@@ -13,7 +13,7 @@ from debug_server.surfaces.cli.commands_app import CommandsApp
 from debug_server.surfaces.cli.invocation import invocation
 from debug_server.surfaces.cli.output import Column
 from debug_server.surfaces.cli.paging import DEFAULT_LIMIT, NEWEST, After, All, Limit, read_part, show_part
-from debug_server.surfaces.cli.remotes import absolute_remote, name_for
+from debug_server.surfaces.cli.remotes import name_for, remote_for
 from debug_server.surfaces.cli.words import json_pairs
 
 app = CommandsApp(no_args_is_help=True, help="Registered git remotes.")
@@ -29,7 +29,7 @@ COLUMNS: list[Column] = [
 @app.command()
 def add(
     context: typer.Context,
-    remote: Annotated[str, typer.Argument(help="a git URL, or a path on the server's machine")],
+    remote: Annotated[str, typer.Argument(help="a git URL or a path")],
     name: Annotated[str | None, typer.Option(help="the repository's name; default: derived from the remote")] = None,
     default_branch: Annotated[str | None, typer.Option(help="default: the remote's default branch, or main")] = None,
     description: Annotated[str | None, typer.Option(help="a description")] = None,
@@ -41,7 +41,7 @@ def add(
         row: RepositoryReply = backend.send(
             calls.register_repository(
                 name or name_for(remote),
-                absolute_remote(remote),
+                remote_for(backend, remote),
                 default_branch=default_branch,
                 description=description,
                 settings=json_pairs(setting, flag="--setting"),

@@ -7,10 +7,11 @@ from typing import Annotated
 import typer
 
 from debug_server.client import calls
+from debug_server.messages import CommandReply, RunReply
 from debug_server.surfaces.cli.commands_app import CommandsApp
 from debug_server.surfaces.cli.following import run_and_follow
 from debug_server.surfaces.cli.invocation import invocation
-from debug_server.surfaces.cli.output import progress
+from debug_server.surfaces.cli.output import print_notice, progress
 from debug_server.surfaces.cli.variable_options import Secrets, Variables, given_variables
 
 app = CommandsApp()
@@ -32,4 +33,13 @@ def rerun(
     request = calls.rerun_command(command, env=given_variables(env, secret))
     with call.backend() as backend:
         progress(f"running command {command} again")
-        raise typer.Exit(run_and_follow(backend, call.output(), lambda: [backend.send(request).command]))
+        raise typer.Exit(run_and_follow(backend, call.output(), lambda: [_started(backend.send(request), command)]))
+
+
+def _started(run: RunReply, earlier: int) -> CommandReply:
+    """The new command, after telling what it starts from."""
+    session = run.session
+    place = "the directory where it ran" if session.commit_sha is None else f"commit {session.commit_sha[:12]}"
+    patch = f" with patch {session.patch_hash[:12]}" if session.patch_hash else ""
+    print_notice(f"command {run.command.id} runs command {earlier} again, from {place}{patch}")
+    return run.command

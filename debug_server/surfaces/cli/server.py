@@ -12,7 +12,7 @@ from debug_server.errors import InvalidInputError
 from debug_server.surfaces.cli.commands_app import CommandsApp
 from debug_server.surfaces.cli.invocation import Invocation, invocation
 from debug_server.surfaces.cli.output import print_notice
-from debug_server.surfaces.cli.remotes import absolute_remote, name_for
+from debug_server.surfaces.cli.remotes import name_for, remote_for
 
 app = CommandsApp(no_args_is_help=True, help="Set up a server for a repository.")
 
@@ -25,7 +25,7 @@ def group() -> None:
 @app.command()
 def init(
     context: typer.Context,
-    remote: Annotated[str, typer.Argument(help="a git URL, or a path on the server's machine")],
+    remote: Annotated[str, typer.Argument(help="a git URL or a path")],
     name: Annotated[str | None, typer.Option(help="the repository's name; default: derived from the remote")] = None,
     default_branch: Annotated[str | None, typer.Option(help="default: the remote's default branch, or main")] = None,
     manifest: Annotated[
@@ -39,7 +39,7 @@ def init(
         row = backend.send(
             calls.register_repository(
                 name or name_for(remote),
-                absolute_remote(remote),
+                remote_for(backend, remote),
                 default_branch=default_branch,
                 settings={"manifests": manifest} if manifest else None,
             )

@@ -82,7 +82,7 @@ def create(
     """
     call = invocation(context)
     with call.backend() as backend:
-        known = chosen_repository(backend, repository)
+        known = chosen_repository(backend, repository, "open_session")
         progress(f"opening a workspace of {known.name} at {commit}")
         asked = calls.open_session(
             known.name,

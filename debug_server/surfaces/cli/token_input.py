@@ -10,8 +10,13 @@ from typing import Annotated
 import typer
 
 from debug_server.errors import InvalidInputError
+from debug_server.surfaces.cli.output import print_notice
 
 _MAX_BYTES = 4096
+_VISIBLE = (
+    "other users of this machine can read the token in --token: give --token - and enter it, --token-file FILE, or the "
+    "variable DEBUG_SERVER_TOKEN"
+)
 
 TokenOption = Annotated[
     str | None,
@@ -29,6 +34,8 @@ def given_token(token: str | None, file: Path | None) -> str | None:
         raise InvalidInputError("--token and --token-file cannot be given together: leave one out")
     if file is not None:
         return _checked(_read(file), f"--token-file {file}")
+    if token not in (None, "-"):
+        print_notice(_VISIBLE)
     return _checked(_prompt() if token == "-" else token, "--token") if token is not None else None
 
 

@@ -71,6 +71,7 @@ class Fault(Reply):
     retryable: bool
     field: str | None = None
     violations: list[Violation] = Field(default_factory=list)
+    what: str | None = Field(None, description="The noun of what was not found.", examples=["session"])
 
 
 class ErrorReply(Reply):

@@ -32,6 +32,8 @@ def error_object(error: DebugServerError) -> dict[str, Any]:
         content["field"] = error.field
     if isinstance(error, InvalidInputError) and error.violations:
         content["violations"] = [{"field": one.field, "reason": one.reason} for one in error.violations]
+    if isinstance(error, NotFoundError) and error.what is not None:
+        content["what"] = error.what
     return {"error": content}
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from debug_server.errors import DebugServerError, UnavailableError
+from debug_server.errors import DebugServerError, NotFoundError, UnavailableError
 from debug_server.service import mapping_of
 
 if TYPE_CHECKING:
@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 # In a result's _meta.
 ERROR_KEY = "debug-server/error"
 REPLY_KEY = "debug-server/reply"
+_LISTS = {"command": "find_commands", "repository": "repository_list", "session": "session_list"}
 
 
 def told(error: DebugServerError) -> dict[str, Any]:
@@ -27,10 +28,18 @@ def failed(error: DebugServerError) -> CallToolResult:
     data = _data(error)
     facts = ", ".join(f"{name}: {str(value).lower()}" for name, value in data.items())
     return CallToolResult(
-        content=[TextContent(type="text", text=f"{error}\n[{facts}]")],
+        content=[TextContent(type="text", text=f"{error}{_where_to_look(error)}\n[{facts}]")],
         is_error=True,
         _meta={ERROR_KEY: {**data, "message": str(error)}},
     )
+
+
+def _where_to_look(error: DebugServerError) -> str:
+    """The tool that lists the rows of which the named one was not found."""
+    tool = _LISTS.get(error.what or "") if isinstance(error, NotFoundError) else None
+    if tool is None:
+        return ""
+    return f"{'' if str(error).endswith('?') else ':'} {tool} lists those that you may see"
 
 
 def _data(error: DebugServerError) -> dict[str, Any]:

@@ -175,7 +175,11 @@ def test_operators_commands(terminal: Terminal) -> None:
 def test_refusals_have_one_line_and_their_own_status(terminal: Terminal) -> None:
     """Unknown things exit with 1, wrong values with 2, each with one line; --json makes it an object on stderr."""
     missing = terminal("session", "show", 987654)
-    assert (missing.status, missing.out, missing.err) == (1, "", "debug-server: there is no session 987654\n")
+    assert (missing.status, missing.out, missing.err) == (
+        1,
+        "",
+        "debug-server: there is no session 987654: see `debug-server session list`\n",
+    )
     as_json = terminal("session", "show", 987654, "--json")
     assert json.loads(as_json.err)["error"]["code"] == "not_found"
     assert terminal("token", "create", "x", "--scope", "everything").status == 2

@@ -15,7 +15,7 @@ from debug_server.client.connection import (
     save_server_settings,
 )
 from debug_server.errors import ConfigurationError
-from tests.servers import ServerProcess
+from tests.servers import ServerProcess, serving
 from tests.surfaces.cli.conftest import Terminal
 
 
@@ -175,3 +175,71 @@ def test_no_server_again(alone: Terminal, server: ServerProcess) -> None:
     assert alone("configure", "--clear").status == 0
     assert server.token not in "".join(path.read_text() for path in alone.folder.rglob("config.toml"))
     assert alone("session", "list").status == 0
+
+
+def test_a_token_without_an_address_says_which_server_is_used(alone: Terminal) -> None:
+    """The default address is named, with what to set; an address, or --local, needs no such line."""
+    given = Terminal(folder=alone.folder, variables={"DEBUG_SERVER_TOKEN": "t"})
+    first = given("session", "list").err.splitlines()[0]  # whatever may answer there
+    assert DEFAULT_BASE_URL in first and "set DEBUG_SERVER_URL" in first, first
+    for words in (("--local", "session", "list"), ("--base-url", "http://127.0.0.1:1", "session", "list")):
+        assert "without an address" not in given(*words).err
+
+
+def test_configure_says_who_the_server_takes_you_for(alone: Terminal, server: ServerProcess) -> None:
+    """A right address and token are saved; a token that the server refuses is not."""
+    url = ("--base-url", server.base_url)
+    done = alone("--json", "configure", *url, "--token", "-", stdin=f"{server.token}\n")
+    assert (done.status, done.json["server"], done.json["you"]) == (0, server.base_url, "admin (admin)"), done
+    refused = alone("configure", *url, "--token", "-", stdin="wrong\n")
+    assert (refused.status, refused.err.count("Nothing was saved")) == (77, 1), refused
+    assert alone("--json", "status").json["you"] is not None, "the right token is still there"
+    alone("configure", "--clear")
+    without = alone("configure", *url)
+    assert without.status == 0 and "no token is saved for it" in without.err, without
+
+
+def test_a_server_that_is_away_is_saved_with_a_warning(alone: Terminal) -> None:
+    """It may be started later."""
+    url = "http://127.0.0.1:1"
+    done = alone("configure", "--base-url", url)
+    assert done.status == 0 and f"no answer from {url}" in done.err and "saved all the same" in done.err, done
+    assert url in (alone.folder / "home/config.toml").read_text()
+
+
+def test_a_wrong_address_says_what_to_write(alone: Terminal, tmp_path: Path) -> None:
+    """TLS where there is none, the gRPC port, a page's path, no scheme, a gRPC address alone: nothing is saved."""
+    with serving(tmp_path / "server", grpc=True) as server:
+        token = alone.folder / "token"
+        token.write_text(server.token)
+        host = f"127.0.0.1:{server.port}"
+        for url, advice in (
+            (f"https://{host}", f"write http://{host}"),
+            (f"http://127.0.0.1:{server.grpc_port}", "gRPC port"),
+            (f"http://{host}/docs", f"--base-url http://{host}"),
+            (host, f"write http://{host}"),
+            (f"grpc://{host}/path", "without a path"),
+        ):
+            refused = alone("configure", "--base-url", url, "--token-file", token)
+            assert refused.status == 2 and advice in refused.err, (url, refused)
+        refused = alone("configure", "--base-url", f"grpc://127.0.0.1:{server.grpc_port}")
+        assert refused.status == 2 and "add --token -" in refused.err, refused
+        assert not (alone.folder / "home").exists()
+        done = alone("--base-url", f"https://{host}", "--token-file", token, "session", "list")
+        assert done.status == 2 and f"write http://{host}" in done.err, "any command says so"
+        assert alone("configure", "--base-url", f"http://{host}/api/v1/", "--token-file", token).status == 0
+
+
+def test_a_token_for_grpc_changes_no_other_command(alone: Terminal) -> None:
+    """Commands still run on this machine when only a gRPC server's token was saved."""
+    done = alone("configure", "--base-url", "grpc://127.0.0.1:6000", "--token", "-", stdin="t\n")
+    assert done.status == 0 and "gRPC server" in done.out, done
+    assert alone("session", "list").status == 0
+
+
+def test_a_token_in_an_argument_is_warned_of(alone: Terminal) -> None:
+    """Other users can read arguments; the warning names the other ways, and never the token."""
+    done = alone("--token", "SECRET", "--local", "session", "list")
+    assert done.status == 0, done
+    assert all(words in done.err for words in ("--token -", "--token-file", "DEBUG_SERVER_TOKEN")), done
+    assert "SECRET" not in done.err

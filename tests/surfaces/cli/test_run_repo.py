@@ -106,7 +106,7 @@ def _on_terminal(folder: Path, *arguments: str) -> str:
 def test_what_cannot_be_reached_is_not_left_registered(tmp_path: Path) -> None:
     """A wrong path or address with a password: one error, the secret unseen, and no repository in the store."""
     for remote, status in (
-        ("nowhere", 125),
+        ("nowhere", 2),
         ("https://127.0.0.1:9/x.git", 125),
         ("https://me:s3cret@127.0.0.1:9/x.git", 2),
     ):

@@ -66,6 +66,7 @@ def test_a_remote_that_does_not_answer_is_refused(served: Served) -> None:
         ("https://127.0.0.1:9/nowhere.git", "127.0.0.1"),
         (str(served.root / "folder"), "folder"),
         (str(served.root / "absent"), "does not exist"),
+        ("./repo", "is a relative path: give a git URL, or an absolute path on the server's machine"),
     ):
         body = {"name": "away", "remote_url": remote, "default_branch": "main"}
         error = refused(served.admin.post("/repository/init", json=body), 422, "invalid_input")
