@@ -28,6 +28,7 @@ from debug_server.service.verbs import Shared, Verbs
 from debug_server.service.wakeups import wait_for
 
 _PIECE = 1 << 16
+_DATA = 1 << 18  # bytes of a log that are read at once, where their streams and times do not matter
 _PIECES_PER_ITERATION = 16  # pieces sent before other followers run; a read of a finely written log may return 256
 _CACHED_PIECES = 32  # cached pieces for followers of the same log
 _ROW_SECONDS = 10.0
@@ -191,6 +192,17 @@ class LogVerbs(Verbs):
     async def tails(self, command: Command, limit: int) -> StreamTails:
         """The last ``limit`` bytes of stdout and of stderr, for other parts of the server."""
         return await self._call(_stream_tails, command, limit)
+
+    async def data(self, caller: Caller, command_id: int, start: int, end: int) -> AsyncGenerator[bytes, None]:
+        """The bytes from one offset to another, or to the log's current end, of all streams together."""
+        command = await self._access.use_command(caller, command_id)
+        _require_log(command)
+        if start >= end or (path := _log_of(command)) is None:
+            return
+        with await self._call(LogReader, path) as reader:
+            while start < end and (data := await self._call(reader.data, start, min(end, start + _DATA))):
+                yield data
+                start += len(data)
 
     async def pieces(self, caller: Caller, command_id: int, start: int, end: int) -> AsyncGenerator[m.LogPiece, None]:
         """A command's log from one offset to another, or to its current end."""
