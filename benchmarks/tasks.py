@@ -8,32 +8,29 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
-from typing import Any
 
-import httpx
-
-from benchmarks.figures import Figure, Result, Samples, Size, at_least, at_most, milliseconds
-from tests.tasks.task_server import TaskServer
+from benchmarks.figures import Figure, Result, Samples, Size, at_least, at_most, interleaved, milliseconds
+from benchmarks.service.serving import Connection, serving
 
 _SUBMITS = {Size.FULL: 300, Size.QUICK: 60, Size.SMALLEST: 3}
 _MOCKS = {Size.FULL: 200, Size.QUICK: 40, Size.SMALLEST: 3}
-_SHELLS = {Size.FULL: 300, Size.QUICK: 60, Size.SMALLEST: 3}
+_SHELLS = {Size.FULL: 300, Size.QUICK: 100, Size.SMALLEST: 3}
+_ROUNDS = {Size.FULL: 7, Size.QUICK: 3, Size.SMALLEST: 1}
 _IN_FLIGHT = 16
 _PAUSES = 0.3  # of one mock task
 _SCRIPT = "true"
 
 
 def measure(size: Size) -> list[Result]:
-    """A server in this process, a client beside it."""
-    with tempfile.TemporaryDirectory(prefix="debug-server-bench-") as name, _home(name):
-        folder = Path(name)
-        submit = _submissions(folder / "submit", _SUBMITS[size])
-        mock = _mock(folder / "mock", _MOCKS[size])
-        ours = _shell(folder / "shell", _SHELLS[size])
-        xargs = _xargs(_SHELLS[size])
-    possible = _IN_FLIGHT / _PAUSES
-    ratio = xargs / ours
+    """A server and its client, each in a process of its own; the shell tasks in turns with ``xargs``."""
+    with tempfile.TemporaryDirectory(prefix="debug-server-bench-") as home, _home(home):
+        with _tasks(max_concurrency=1) as tasks:
+            submit = tasks.submissions(_SUBMITS[size])
+        with _tasks(max_concurrency=_IN_FLIGHT) as tasks:
+            mock = _MOCKS[size] / tasks.run_all(_MOCKS[size])
+        with _tasks(max_concurrency=_IN_FLIGHT, executor="shell", cmd_template=_SCRIPT) as tasks:
+            count = _SHELLS[size]
+            ours, xargs = interleaved(lambda: tasks.run_all(count), lambda: _xargs(count), rounds=_ROUNDS[size])
     return [
         Figure(
             name="submit_p50", value=milliseconds(submit.p50), unit="ms", bar=at_most(5), facts=submit.facts("submit")
@@ -42,15 +39,21 @@ def measure(size: Size) -> list[Result]:
             name="mock_per_second",
             value=round(mock, 1),
             unit="tasks/s",
-            facts={"in_flight": _IN_FLIGHT, "possible": round(possible, 1)},
+            facts={"in_flight": _IN_FLIGHT, "possible": round(_IN_FLIGHT / _PAUSES, 1)},
         ),
         Figure(
             name="shell_per_second",
-            value=round(1 / ours, 1),
+            value=round(count / ours.p50, 1),
             unit="tasks/s",
-            facts={"in_flight": _IN_FLIGHT, "xargs_per_second": round(1 / xargs, 1)},
+            facts={"in_flight": _IN_FLIGHT, "xargs_per_second": round(count / xargs.p50, 1)},
         ),
-        Figure(name="shell_of_xargs", value=round(ratio, 2), unit="x", bar=at_least(0.5)),
+        Figure(
+            name="shell_of_xargs",
+            value=round(xargs.p50 / ours.p50, 2),
+            unit="x",
+            bar=at_least(0.4),
+            facts=ours.facts("ours") | xargs.facts("xargs"),
+        ),
     ]
 
 
@@ -65,61 +68,62 @@ def _home(folder: str) -> Iterator[None]:
         os.environ["HOME"] = before
 
 
-def _submissions(folder: Path, count: int) -> Samples:
-    """One after the other, while the engine is busy with those before."""
-    server = TaskServer(folder, max_concurrency=1)
-    try:
+@contextmanager
+def _tasks(*, max_concurrency: int, **config: str) -> Iterator[_Client]:
+    """A client of a server with these settings."""
+    variables = {f"HOST_RUNNER_{name.upper()}": value for name, value in config.items()}
+    with serving({**variables, "DEBUG_SERVER_RUNNER_MAX_CONCURRENCY": str(max_concurrency)}) as server:
+        connection = server.connect()
+        client = _Client(connection)
+        try:
+            yield client
+        finally:
+            client.cancel_all()
+            connection.close()
+
+
+class _Client:
+    """Submits tasks and waits for them, over one connection."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._submitted: list[str] = []
+
+    def submit(self) -> str:
+        """A task that must be accepted; returns its id."""
+        name = f"t{len(self._submitted)}"
+        self._connection.ask("POST", "/tasks/submit", {"task_id": name, "run_id": "run", "prompt": "hello"})
+        self._submitted.append(name)
+        return name
+
+    def submissions(self, count: int) -> Samples:
+        """One after the other, while the engine is busy with those before."""
         found = []
-        for number in range(count + 5):
+        for _ in range(count + 5):
             began = time.perf_counter()
-            server.submitted(f"t{number}")
+            self.submit()
             found.append(time.perf_counter() - began)
         return Samples.of(found[5:])
-    finally:
-        _cancel_all(server)
-        server.close()
 
-
-def _cancel_all(server: TaskServer) -> None:
-    """The newest first: the engine must not start what is about to go."""
-    items: list[dict[str, Any]] = server.client.get("/tasks", params={"limit": 1000}).json()["items"]
-    for item in reversed(items):
-        server.cancel(item["task_id"])
-
-
-def _mock(folder: Path, count: int) -> float:
-    """Tasks in a second."""
-    server = TaskServer(folder, max_concurrency=_IN_FLIGHT)
-    try:
-        return count / _run_all(server, count)
-    finally:
-        server.close()
-
-
-def _shell(folder: Path, count: int) -> float:
-    """Seconds of one task."""
-    server = TaskServer(folder, max_concurrency=_IN_FLIGHT, executor="shell", cmd_template=_SCRIPT)
-    try:
-        return _run_all(server, count) / count
-    finally:
-        server.close()
-
-
-def _run_all(server: TaskServer, count: int) -> float:
-    """From the first submission to the last end."""
-    began = time.perf_counter()
-    for number in range(count):
-        server.submitted(f"t{number}")
-    with httpx.Client(base_url=server.url, timeout=600) as client:
-        for number in range(count):
-            found = client.get(f"/tasks/t{number}/wait", params={"timeout": 600}).json()
+    def run_all(self, count: int) -> float:
+        """Seconds from the first submission to the last end."""
+        began = time.perf_counter()
+        for name in [self.submit() for _ in range(count)]:
+            found = self._connection.ask("GET", f"/tasks/{name}/wait?timeout=600")
             assert found["status"] == "success", found
-    return time.perf_counter() - began
+        return time.perf_counter() - began
+
+    def cancel_all(self) -> None:
+        """The newest first: the engine must not start what is about to go."""
+        items = self._connection.ask("GET", "/tasks?limit=1000")["items"]
+        for item in reversed(items):
+            if item["status"] in ("queued", "running"):
+                self._connection.ask("POST", f"/tasks/{item['task_id']}/cancel")
 
 
 def _xargs(count: int) -> float:
-    """Seconds of one command of the same kind, with nothing around it."""
-    began = time.perf_counter()
+    """Seconds for the same shells, with nothing around them."""
     words = "\n".join(str(number) for number in range(count)).encode()
+    began = time.perf_counter()
     subprocess.run(["xargs", "-P", str(_IN_FLIGHT), "-n", "1", "bash", "-lc", _SCRIPT], input=words, check=True)
-    return (time.perf_counter() - began) / count
+    return time.perf_counter() - began

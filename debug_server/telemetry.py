@@ -256,7 +256,8 @@ class _Handler(logging.StreamHandler[TextIO]):
 
 class _JsonFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
-        clock = {"ts": round(record.created, 3), "ts_ms": round(record.created * 1000)}
+        milliseconds = round(record.created * 1000)
+        clock = {"ts": milliseconds / 1000, "ts_ms": milliseconds}
         return json_format.dumps(_fields(record) | clock, default=str)
 
 

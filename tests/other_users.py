@@ -99,6 +99,7 @@ class Taken:
         """Everything, at the end."""
         assert self._process.stdout is not None
         self._process.kill()
+        self._process.wait()  # its output may end before its port is free
         return self._process.stdout.read()
 
 

@@ -147,8 +147,12 @@ class Bench:
 
     def run(self, argv: Sequence[str], *, observers: Sequence[Any] = (), **spec: Any) -> CommandResult:
         """One command, to its end."""
-        return self.supervisor.run_command(
-            self.session.id, CommandSpec(argv, **spec), Workspace(self.workspace), stream_observers=observers
+        return self.supervisor.run_inline(
+            self.session.id,
+            CommandSpec(argv, **spec),
+            Workspace(self.workspace),
+            observers=tuple(observers),
+            observer_seconds=100.0,  # a busy machine may need them before an observer has heard everything
         )
 
     def start(self, argv: Sequence[str], *, observers: Sequence[Any] = (), **spec: Any) -> Started:
@@ -157,6 +161,10 @@ class Bench:
         started = Started(self, lambda: self.run(argv, observers=observers, **spec))
         started.find(before, argv)
         return started
+
+    def dismiss_watchdog(self) -> None:
+        """From now on a keeper that the test stops stays stopped: nobody looks after it once a second."""
+        self.supervisor.pipeline._watchdog.close()
 
     def log(self, result: CommandResult | Command) -> dict[str, bytes]:
         """A command's log by stream."""
@@ -235,8 +243,17 @@ class Started:
 
     def await_output(self, text: bytes, seconds: float = 100.0) -> None:
         """Wait until its log holds ``text``."""
+        assert self.says(text, seconds), f"it ended without {text!r} in the log"
+
+    def says(self, text: bytes, seconds: float = 100.0) -> bool:
+        """Wait until its log holds ``text``; False if it ended without."""
         path = Path(str(self.command.log_path))
-        eventually(lambda: path.exists() and text in path.read_bytes(), seconds, f"{text!r} in the log")
+
+        def has_said() -> bool:
+            return path.exists() and text in path.read_bytes()
+
+        eventually(lambda: not self._thread.is_alive() or has_said(), seconds, f"{text!r} in the log")
+        return has_said()
 
     def result(self, seconds: float = 100.0) -> CommandResult:
         """How it ended; raises what the call raised."""

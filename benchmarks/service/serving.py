@@ -11,7 +11,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -82,8 +82,8 @@ class Connection:
 
 
 @contextmanager
-def serving() -> Iterator[Server]:
-    """``debug-server serve`` with its defaults, and a repository that it knows."""
+def serving(variables: Mapping[str, str] | None = None) -> Iterator[Server]:
+    """``debug-server serve`` with its defaults, but for ``variables``, and a repository that it knows."""
     with tempfile.TemporaryDirectory(prefix="debug-server-bench-") as name:
         folder = Path(name)
         generate(folder / "repository", Amounts(files=20, commits=2))
@@ -91,7 +91,7 @@ def serving() -> Iterator[Server]:
             unused_session(store)
         argv = [sys.executable, "-m", "debug_server", "serve", "--port", "0", "--grpc-port", "0"]
         try:
-            with _process([*argv, "--log-level", "WARNING"], folder) as server:
+            with _process([*argv, "--log-level", "WARNING"], folder, variables or {}) as server:
                 connection = server.connect()
                 remote = {"name": _REPOSITORY, "remote_url": str(folder / "repository")}
                 connection.ask("POST", "/repository/init", remote)
@@ -105,14 +105,14 @@ def serving() -> Iterator[Server]:
 @contextmanager
 def bare_server() -> Iterator[Server]:
     """The smallest application on the same HTTP server."""
-    with _process([sys.executable, "-m", "benchmarks.service.bare_app"], Path.cwd()) as server:
+    with _process([sys.executable, "-m", "benchmarks.service.bare_app"], Path.cwd(), {}) as server:
         yield server
 
 
 @contextmanager
-def _process(argv: Sequence[str], folder: Path) -> Iterator[Server]:
+def _process(argv: Sequence[str], folder: Path, variables: Mapping[str, str]) -> Iterator[Server]:
     began = time.perf_counter()
-    environ = {**os.environ, "DEBUG_SERVER_PATHS_ARTIFACTS": ".artifacts"}
+    environ = {**os.environ, "DEBUG_SERVER_PATHS_ARTIFACTS": ".artifacts", **variables}
     child = subprocess.Popen(argv, cwd=folder, env=environ, stdout=subprocess.PIPE, start_new_session=True)
     assert child.stdout is not None
     try:

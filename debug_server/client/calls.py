@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar
 
 from debug_server import messages as r
+from debug_server.errors import InvalidInputError
 from debug_server.messages.execs import DEFAULT_WAIT
 from debug_server.messages.tasks import RunnerTask, TaskList
 from debug_server.model import Limits, check_argv, check_list
@@ -69,9 +70,16 @@ def remove_repository(name: str) -> Call[r.Message]:
     return _call("remove_repository", r.Message, name=name, timeout=60.0)
 
 
+def _one_commit(commit_sha: str | None, commit: str | None) -> str | None:
+    """The commit of a request, which may have either name."""
+    if commit is not None and commit_sha is not None:
+        raise InvalidInputError("commit is another name for commit_sha: give one of them")
+    return commit if commit_sha is None else commit_sha
+
+
 def open_session(
     repository: str,
-    commit_sha: str = "HEAD",
+    commit_sha: str | None = None,
     *,
     patch: str | None = None,
     metadata: Mapping[str, Any] | None = None,
@@ -84,16 +92,17 @@ def open_session(
     commands: Sequence[str] = (),
     env: Mapping[str, str] | None = None,
     cwd: str | None = None,
+    commit: str | None = None,
 ) -> Call[r.SessionReply]:
     """Lease a workspace of a commit and a patch; ``commands`` are lines for the server's shell.
 
-    ``env`` and ``cwd`` are for these commands.
+    ``env`` and ``cwd`` are for these commands. ``commit`` is another name for ``commit_sha``.
     """
     return _call(
         "open_session",
         r.SessionReply,
         repository=repository,
-        commit_sha=commit_sha,
+        commit_sha=_one_commit(commit_sha, commit),
         patch=patch,
         metadata=metadata,
         requested_by=requested_by,
@@ -232,10 +241,19 @@ def start_run(
     secrets: Sequence[str] = (),
     artifacts: Sequence[str] = (),
     tty: bool = False,
+    stdin: bool = False,
 ) -> Call[r.RunReply]:
     """Open a session, run a command and close the session; returns when the command is queued."""
     command = _command(
-        argv, cwd=cwd, env=env, limits=limits, require=require, secrets=secrets, artifacts=artifacts, tty=tty
+        argv,
+        cwd=cwd,
+        env=env,
+        limits=limits,
+        require=require,
+        secrets=secrets,
+        artifacts=artifacts,
+        tty=tty,
+        stdin=stdin,
     )
     return _call(
         "start_run",
@@ -281,11 +299,12 @@ def exec_command(
     merged: bool = False,
     digest: bool = False,
     key: str | None = None,
+    commit: str | None = None,
 ) -> Call[r.ExecReply]:
     """Run a command, wait at most ``wait`` seconds for its end, and return its output.
 
     It runs in a session, in a new workspace of a repository, or without either in a new empty folder. Repeat the call
-    with the same ``key`` to wait for the same command again.
+    with the same ``key`` to wait for the same command again. ``commit`` is another name for ``commit_sha``.
     """
     command = _command(
         argv,
@@ -305,7 +324,7 @@ def exec_command(
         r.ExecReply,
         session_id=session_id,
         repository=repository,
-        commit_sha=commit_sha,
+        commit_sha=_one_commit(commit_sha, commit),
         patch=patch,
         metadata=metadata,
         manifests=check_list(manifests, what="manifests"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from functools import wraps
-from inspect import iscoroutinefunction
+from inspect import iscoroutinefunction, signature
 from typing import Any, Generic, ParamSpec, Protocol, TypeVar, overload
 
 from debug_server.client import calls
@@ -12,6 +12,7 @@ from debug_server.client.calls import Call
 from debug_server.client.completed import Completed, RunInProgress
 from debug_server.errors import UnavailableError
 from debug_server.messages import ExecReply, Items
+from debug_server.nearest import nearest
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -124,7 +125,7 @@ class Run(Generic[P]):
 
         @wraps(self.build)
         def method(*args: P.args, **kwargs: P.kwargs) -> Completed:
-            run = RunInProgress(self.build(*args, **kwargs))
+            run = RunInProgress(_built("run", self.build, args, kwargs))
             while not run.ended:
                 try:
                     run.take(client.send(run.call))
@@ -134,7 +135,7 @@ class Run(Generic[P]):
 
         @wraps(self.build)
         async def awaited(*args: P.args, **kwargs: P.kwargs) -> Completed:
-            run = RunInProgress(self.build(*args, **kwargs))
+            run = RunInProgress(_built("run", self.build, args, kwargs))
             while not run.ended:
                 try:
                     run.take(await client.send(run.call))
@@ -145,6 +146,17 @@ class Run(Generic[P]):
         found = awaited if iscoroutinefunction(client.send) else method
         found.__doc__ = self.__doc__
         return found
+
+
+def _built(name: str, build: Callable[..., Call[T]], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call[T]:
+    """The call; TypeError names the method that was called, not the function that builds its request."""
+    try:
+        signature(build).bind(*args, **kwargs)
+    except TypeError as error:
+        unknown = next((given for given in kwargs if given not in signature(build).parameters), "")
+        meant = nearest(unknown, signature(build).parameters) if unknown else None
+        raise TypeError(f"{name}() {error}{f': did you mean {meant!r}?' if meant else ''}") from None
+    return build(*args, **kwargs)
 
 
 class Verbs:

@@ -17,6 +17,7 @@ from debug_server.engine.run_or_log import run_or_log
 from debug_server.errors import StoreUnavailableError
 from debug_server.model import Command
 from debug_server.runner.pipeline import Pipeline
+from debug_server.runner.recovery import Claim
 
 _LOG = logging.getLogger(__name__)
 _RETRY_SECONDS = 1.0
@@ -31,7 +32,7 @@ class DeferredWrites:
         *,
         pipeline: Pipeline,
         follow_up: Callable[[Command], None],
-        recover: Callable[[Collection[int]], object],
+        recover: Callable[[Collection[Claim]], object],
         retry_seconds: float = _RETRY_SECONDS,
     ) -> None:
         self._pipeline = pipeline
@@ -41,7 +42,7 @@ class DeferredWrites:
         self._changed = threading.Condition()
         self._recording: set[int] = set()  # being recorded now
         self._follow_ups: dict[int, Command] = {}
-        self._to_requeue: set[int] = set()
+        self._to_requeue: dict[int, int] = {}  # commands, and the attempts that were claimed
         self._stopping = False
         self._thread: threading.Thread | None = None
 
@@ -72,7 +73,7 @@ class DeferredWrites:
     def requeue(self, command: Command) -> None:
         """Requeue a claimed command that could not be prepared."""
         with self._changed:
-            self._to_requeue.add(command.id)
+            self._to_requeue[command.id] = command.attempt
             self._changed.notify_all()
 
     def has(self, command_id: int) -> bool:
@@ -129,8 +130,10 @@ class DeferredWrites:
                 self._changed.notify_all()
 
     def _requeue_deferred(self) -> None:
-        if numbers := set(self._to_requeue):
-            self._recover(numbers)
+        if claims := set(self._to_requeue.items()):
+            self._recover(claims)
             with self._changed:
-                self._to_requeue -= numbers
+                for number, attempt in claims:
+                    if self._to_requeue[number] == attempt:  # else that attempt's successor is to be requeued, too
+                        del self._to_requeue[number]
                 self._changed.notify_all()

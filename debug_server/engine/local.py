@@ -42,7 +42,7 @@ from debug_server.ports import Telemetry
 from debug_server.runner.end_recorder import UnrecordedEndError
 from debug_server.runner.keeper_connection import KeeperConnection
 from debug_server.runner.limits import Capabilities
-from debug_server.runner.recovery import Adopted, recover
+from debug_server.runner.recovery import Adopted, Claim, recover
 from debug_server.runner.running_command import DetachedError
 from debug_server.runner.worker import WorkerSupervisor
 from debug_server.store import MetadataStore
@@ -75,6 +75,7 @@ class LocalEngine:
         self._threads = CommandThreads()
         self._reserved = 0  # slots for commands that are being added
         self._key_lock = threading.Lock()
+        self._recovery_lock = threading.Lock()  # two threads could take over one claim of this owner
         self._new_work = True  # whether there may be a command to claim
         self._backlog = True  # whether commands waited at the last check: then any commit may let one of them start
         self._stopping = False
@@ -106,9 +107,10 @@ class LocalEngine:
         self._deferred.wake()
         self._recover(self._orphaned.find(busy=self._active))
 
-    def _recover(self, orphaned: Collection[int] = ()) -> list[int]:
+    def _recover(self, orphaned: Collection[Claim] = ()) -> list[int]:
         """Take over the commands of dead owners; returns those that still run."""
-        adopted = recover(self._store, self._supervisor.paths, self._supervisor.owner, orphaned=orphaned)
+        with self._recovery_lock:
+            adopted = recover(self._store, self._supervisor.paths, self._supervisor.owner, orphaned=orphaned)
         for item in adopted:
             self._spawn(self._follow, item)
         return [item.command.id for item in adopted]
@@ -160,19 +162,21 @@ class LocalEngine:
             with self._key_lock:  # so that the second of two requests with one key finds the row of the first
                 known = self._store.commands.by_key(session_id, idempotency_key)
                 command, claimed = (known, False) if known is not None else self._add(add)
-        if told is not None:
-            self._run_here(command, spec, told, claimed=claimed)
-        elif claimed:
-            self._spawn(partial(self._run, spec=spec), command)
+        self._run_if_claimed(command, spec, claimed=claimed, told=told)
         return command
 
-    def _run_here(self, command: Command, spec: CommandSpec, told: Callable[[Command], None], *, claimed: bool) -> None:
-        """Tell of a command that was added, then run it if this process has claimed it."""
-        try:
-            told(command)
-        finally:
-            if claimed:
-                self._work(partial(self._run, spec=spec), command, command.id)
+    def _run_if_claimed(
+        self, command: Command, spec: CommandSpec, *, claimed: bool, told: Callable[[Command], None] | None
+    ) -> None:
+        """Run an added command in another thread or, if its row is ``told``, in this one."""
+        if claimed and told is None:
+            self._spawn(partial(self._run, spec=spec), command)
+        elif told is not None:
+            try:
+                told(command)
+            finally:
+                if claimed:
+                    self._work(partial(self._run, spec=spec), command, command.id)
 
     def run_in_thread(self, work: Callable[[], None]) -> None:
         """Run ``work`` in a thread of its own, as soon as one can be created."""
@@ -220,21 +224,15 @@ class LocalEngine:
                 self._claimable.notify_all()
 
     def queue_run(self, run: QueuedRun, *, told: Callable[[Command], None] | None = None) -> Command:
-        """Open a session and add its one command to the queue, in one commit; ``told`` as in ``submit``.
+        """Open a session and add its one command to the queue, in one commit; it starts, and is told, as in ``submit``.
 
         QueueFullError if a limit is reached, ConflictError if a claimed resource is in use.
         """
         run = self._limited(run)
-        if told is None:
-            return self._queue_run(run)
-        command, claimed = self._add(partial(self._queue_run, run))
-        self._run_here(command, run.spec, told, claimed=claimed)
+        add = partial(self._store.runs.add_one, run, max_pending=self._settings.max_pending)
+        command, claimed = self._add(add)
+        self._run_if_claimed(command, run.spec, claimed=claimed, told=told)
         return command
-
-    def _queue_run(self, run: QueuedRun, claim_owner: str | None = None) -> Command:
-        added = self._store.runs.add([run], max_pending=self._settings.max_pending, claim_owner=claim_owner)
-        assert added is not None and isinstance(added[0], Command)  # no due time was given, and the one step is a run
-        return added[0]
 
     def queue_atomically(
         self, steps: Sequence[QueuedRun | NewEvent], due: DueTime | None = None

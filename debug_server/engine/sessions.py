@@ -335,6 +335,9 @@ class Sessions:
         """
         if not command.plan.may_have_follow_up or not (row := self._store.commands.get(command.id)).status.terminal:
             return
+        if command.plan.closes_session and not command.plan.artifacts:
+            self._close_if_open(command.session_id, SESSION_END[row.status])
+            return
         session = self._store.sessions.get(command.session_id)
         if session.is_open:
             self._copy_artifacts(session, command)
@@ -458,15 +461,18 @@ class Sessions:
 
         The engine, a cancel and the housekeeper may call this at the same time: one closes, the others wait.
         """
+        return self._close_if_open(session.id, status)
+
+    def _close_if_open(self, session_id: int, status: SessionStatus) -> Session:
         with self._lock:
-            lock = self._closing.setdefault(session.id, threading.Lock())
+            lock = self._closing.setdefault(session_id, threading.Lock())
         try:
             with lock:
-                current = self._store.sessions.get(session.id)
+                current = self._store.sessions.get(session_id)
                 return self._close(current, status) if current.is_open else current
         finally:
             with self._lock:
-                self._closing.pop(session.id, None)
+                self._closing.pop(session_id, None)
 
     def _close(self, session: Session, status: SessionStatus) -> Session:
         """Close the session; a lost lease, or a session that another process has closed, is not an error."""

@@ -164,8 +164,11 @@ REPOSITORY = Field(min_length=1, max_length=128, description="The repository's n
 
 
 def _separate(given: object) -> object:
-    """The words of a text: a query may have ``status=failed,cancelled``."""
-    return [word.strip() for word in given.split(",")] if isinstance(given, str) else given
+    """The words of texts: a query may have ``status=failed,cancelled``, also several times."""
+    texts = [given] if isinstance(given, str) else given
+    if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
+        return given
+    return [word.strip() for text in texts for word in text.split(",")]
 
 
 SEPARATED = BeforeValidator(_separate)  # a list that may also be one text with commas

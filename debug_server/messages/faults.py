@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import types
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar, Union, get_args, get_origin
@@ -10,7 +11,9 @@ from typing import Any, TypeVar, Union, get_args, get_origin
 from pydantic import AliasChoices, BaseModel, ValidationError
 
 from debug_server.errors import FieldViolation, InvalidInputError
+from debug_server.messages.base import SEPARATED
 from debug_server.messages.fields import FieldDoc, doc_of
+from debug_server.nearest import nearest
 
 M = TypeVar("M", bound=BaseModel)
 # Values of these fields, and those inside them, may be secrets.
@@ -34,10 +37,10 @@ _REASONS = {
     "dict_type": "must be an object",
     "model_type": "must be an object",
     "model_attributes_type": "must be an object",
-    "greater_than": "must be greater than {gt:.15g}",
-    "greater_than_equal": "must be at least {ge:.15g}",
-    "less_than": "must be less than {lt:.15g}",
-    "less_than_equal": "must be at most {le:.15g}",
+    "greater_than": "must be greater than {gt}",
+    "greater_than_equal": "must be at least {ge}",
+    "less_than": "must be less than {lt}",
+    "less_than_equal": "must be at most {le}",
     "string_too_short": "must not be empty",
     "string_too_long": "must have at most {max_length} characters",
     "string_pattern_mismatch": "must match {pattern}",
@@ -46,6 +49,7 @@ _REASONS = {
     "literal_error": "must be {expected}",
     "enum": "must be {expected}",
 }
+_CHOICES = ("literal_error", "enum")
 _NO_EXAMPLE = frozenset({"unknown_name", "limit_name", "nul"})  # their reasons say what to write
 
 
@@ -67,7 +71,7 @@ def faults_of(
 ) -> Sequence[FieldViolation]:
     """Every fault; one without a field gets the field name ``whole``. Examples come from the fields of ``kind``."""
     found = error.errors(include_url=False)
-    return [_fault(item, ".".join(map(str, item["loc"])) or whole, kind) for item in found]
+    return [_fault(item, _written(item["loc"], kind) or whole, kind) for item in found]
 
 
 def sentence_of(error: ValidationError, kind: type[BaseModel] | None = None, *, whole: str = "body") -> str:
@@ -77,15 +81,35 @@ def sentence_of(error: ValidationError, kind: type[BaseModel] | None = None, *, 
     return "; ".join([*shown, "..."] if len(faults) > len(shown) else shown)
 
 
+def _written(location: Sequence[int | str], kind: type[BaseModel] | None) -> str:
+    """The path of a field as a caller writes it: words that may be one text with commas have no numbers."""
+    field = kind.model_fields.get(str(location[0])) if kind is not None and location else None
+    has_words = field is not None and SEPARATED in field.metadata
+    return ".".join(map(str, location[:1] if has_words else location))
+
+
 def _fault(item: Mapping[str, Any], name: str, kind: type[BaseModel] | None) -> FieldViolation:
     if words := _REASONS.get(item["type"]):
-        reason = words.format(**item.get("ctx", {}))
+        reason = words.format(**{name: _number(value) for name, value in item.get("ctx", {}).items()})
     else:
         text = item["msg"].removeprefix("Value error, ")
         reason = f"{text[:1].lower()}{text[1:]}"
+    if item["type"] in _CHOICES and (meant := _meant(item)) is not None:
+        return FieldViolation(field=name, reason=f"{reason}{_shown(item['input'])}: did you mean {meant!r}?")
     shown = "" if name.partition(".")[0] in _SECRET_FIELDS or item["type"] == "missing" else _shown(item["input"])
     example = _example(kind, item["loc"]) if kind is not None and item["type"] not in _NO_EXAMPLE else ""
     return FieldViolation(field=name, reason=f"{reason}{shown}{example}")
+
+
+def _meant(item: Mapping[str, Any]) -> str | None:
+    """The choice that a wrong value resembles."""
+    value = item["input"]
+    return nearest(value, re.findall("'([^']*)'", item["ctx"]["expected"])) if isinstance(value, str) else None
+
+
+def _number(value: object) -> object:
+    """A bound without an exponent: 4611686018427387904, not 4.6e+18."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 def _shown(value: object) -> str:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
 
+VERSIONED = "/api/v1"  # the prefix of the routes that clients can rely on
 _NAME = re.compile(r"{(\w+)}")
 
 

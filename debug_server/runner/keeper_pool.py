@@ -33,7 +33,7 @@ _BOOT = (
     "import sys; sys.path.insert(0, sys.argv[3]); from debug_server.runner.keeper.forkserver import main; "
     "main(int(sys.argv[1]), sys.argv[2], int(sys.argv[4]))"
 )
-_START_SECONDS = 20.0
+_START_SECONDS = 60.0
 _KEEPER_SECONDS = 30.0
 _RETRY_SECONDS = 0.2  # after no process could be created
 _STOPPED_SECONDS = 10.0  # a fork server that stays stopped is replaced

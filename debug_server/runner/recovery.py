@@ -31,6 +31,7 @@ from debug_server.runner.running_command import RECONNECT_SECONDS, RunningComman
 from debug_server.runner.settings import RunnerPaths
 
 _LOG = logging.getLogger(__name__)
+Claim = tuple[int, int]  # a command and its attempt
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,12 +51,12 @@ def recover(
     session_id: int | None = None,
     workers: bool = False,
     ended_only: bool = False,
-    orphaned: Collection[int] = (),
+    orphaned: Collection[Claim] = (),
 ) -> list[Adopted]:
     """Recover every command (or, with ``workers``, every worker run) of a dead owner; returns those to wait for.
 
-    With ``ended_only`` running commands are left to a process that can wait for them. ``orphaned`` commands of this
-    owner are recovered too: no thread of this process runs them.
+    With ``ended_only`` running commands are left to a process that can wait for them. ``orphaned`` claims of
+    this owner are recovered too: no thread of this process runs their commands.
     """
     adopted = []
     ownership.remove_dead(paths.owners_dir)
@@ -66,7 +67,7 @@ def recover(
             continue
         if command.owner is None or not ownership.is_ours(paths.owners_dir, command.owner):
             continue
-        is_orphaned = command.owner == owner and command.id in orphaned
+        is_orphaned = command.owner == owner and (command.id, command.attempt) in orphaned
         if not is_orphaned and ownership.is_alive(paths.owners_dir, command.owner):
             continue
         if ended_only and _still_runs(paths, command):

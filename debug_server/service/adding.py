@@ -19,6 +19,7 @@ from debug_server.model import Command
 from debug_server.service.wakeups import Wakeups, wait_for
 
 _LOG = logging.getLogger(__name__)
+BEGIN_SECONDS = 50.0  # for a thread, where a request waits for the row alone: many proxies cut it within a minute
 _POLL_SECONDS = 0.01
 
 

@@ -22,11 +22,11 @@ from debug_server.model import Command, QueuedRun, RequestKey, SessionPlan
 from debug_server.runner.log_ends import Ends, LeftOutRange, LogEnds, Piece, read_ends
 from debug_server.runner.log_format import STDERR, STDOUT, STREAM_NAMES
 from debug_server.service import views
-from debug_server.service.adding import Adding
+from debug_server.service.adding import BEGIN_SECONDS, Adding
 from debug_server.service.caller import Caller
 from debug_server.service.commands import CommandVerbs, check_relative_cwd, require_open, spec_of
 from debug_server.service.idempotency import KeyedReplies, RequestAttempt
-from debug_server.service.logs import LogVerbs
+from debug_server.service.logs import READ_IN_EVENT_LOOP, LogVerbs
 from debug_server.service.runs import RunVerbs
 from debug_server.service.sessions import SessionVerbs
 from debug_server.service.verbs import Shared, Verbs
@@ -40,7 +40,6 @@ _BEGIN = Operation(
     idempotent=False,
     summary=OPERATIONS["exec_command"].summary,
 )
-_READ_IN_EVENT_LOOP = 4096  # bytes of a log that are read at once, because a thread would take longer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,7 +113,7 @@ class ExecVerbs(Verbs):
     ) -> AsyncGenerator[Begun | m.LogPiece | m.ExecReply, None]:
         """The same as a stream: the ids, each piece of output as it is written, and the answer."""
         deadline = time.monotonic() + (request.wait or DEFAULT_STREAM_WAIT)
-        began_by = min(deadline, time.monotonic() + DEFAULT_WAIT)  # the response starts when the command has begun
+        began_by = min(deadline, time.monotonic() + BEGIN_SECONDS)  # the response starts when the command has begun
         begun = self._begin_in_task(caller, request, idempotency_key, began_by)
         may_cancel = request.on_disconnect == "cancel"
         with self._cancelled_if_abandoned(caller, idempotency_key, begun) if may_cancel else nullcontext():
@@ -260,7 +259,7 @@ class ExecVerbs(Verbs):
             reply = _reply(command, _removed(command, merged=request.merged), size, merged=request.merged)
         else:
             read = partial(_read_and_reply, command, request, size)
-            reply = read() if size <= _READ_IN_EVENT_LOOP else await self._call(read)
+            reply = read() if size <= READ_IN_EVENT_LOOP else await self._call(read)
         if request.digest:
             with suppress(NotFoundError):  # the log was removed
                 digest = await self._logs.digest(caller, m.DigestLog(command_id=command.id))

@@ -24,7 +24,10 @@ class LineSearch:
         try:
             self._pattern: Any = re2.compile(b"(?m)" + pattern.encode(), options=options)
         except re2.error as error:
-            raise InvalidInputError(f"grep={pattern!r} is not a regular expression: {_reason(error)}") from error
+            raise InvalidInputError(
+                f"grep={pattern!r} is not a regular expression: {_reason(error)}; for the text itself, write "
+                f"{re2.escape(pattern)}"
+            ) from error
 
     def lines(self, block: bytes) -> Iterator[tuple[int, int]]:
         """(start, end) of each matching line of ``block``, in order."""

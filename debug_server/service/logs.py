@@ -27,6 +27,7 @@ from debug_server.service.threads import or_exhausted
 from debug_server.service.verbs import Shared, Verbs
 from debug_server.service.wakeups import wait_for
 
+READ_IN_EVENT_LOOP = 4096  # bytes of a log that are read at once, because a thread would take longer
 _PIECE = 1 << 16
 _DATA = 1 << 18  # bytes of a log that are read at once, where their streams and times do not matter
 _PIECES_PER_ITERATION = 16  # pieces sent before other followers run; a read of a finely written log may return 256
@@ -191,6 +192,12 @@ class LogVerbs(Verbs):
 
     async def tails(self, command: Command, limit: int) -> StreamTails:
         """The last ``limit`` bytes of stdout and of stderr, for other parts of the server."""
+        size = views.log_bytes(command)
+        ended = command.exit
+        if size == 0 and ended is not None and not ended.stdout_bytes + ended.stderr_bytes and _log_of(command):
+            return StreamTails(stdout="", stderr="", stdout_bytes=0, stderr_bytes=0)
+        if size <= READ_IN_EVENT_LOOP:
+            return _stream_tails(command, limit)
         return await self._call(_stream_tails, command, limit)
 
     async def data(self, caller: Caller, command_id: int, start: int, end: int) -> AsyncGenerator[bytes, None]:

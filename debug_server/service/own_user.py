@@ -99,12 +99,14 @@ class OwnUser:
         self._call = call
         self._uid = os.geteuid() if uid is None else uid
         self._owners = SocketOwners()
-        self._examined: set[tuple[Connection, SocketOwner]] = set()
+        self._examined: dict[Connection, SocketOwner] = {}
 
     async def why_not_own_user(self, peer: Peer | None) -> str | None:
         """Why the caller does not count as the server's own user; None if it does."""
         if peer is None:
             return _ELSEWHERE
+        if isinstance(peer, TcpPeer) and self._owners.answers_at_once and self._was_examined(peer):
+            return None  # without a change of threads, which would take longer than the check
         found: str | None = await self._call(self._refusal, peer)
         return found
 
@@ -131,13 +133,9 @@ class OwnUser:
         return None
 
     def _check_tcp_peer(self, peer: TcpPeer) -> str | None:
-        try:
-            host, server = canonical(peer.host), canonical(peer.server_host) if peer.server_host else None
-        except ValueError:
+        connection = _connection(peer)
+        if connection is None or not connection.host.is_loopback:
             return _ELSEWHERE
-        if not host.is_loopback:
-            return _ELSEWHERE
-        connection = Connection(host=host, port=peer.port, peer_host=server, peer_port=peer.server_port)
         owner = self._owners.find(connection)
         # Check our end last: if the caller had closed its end, another process could have its port by now.
         if owner is None or not is_open(peer.socket):
@@ -148,21 +146,38 @@ class OwnUser:
 
     def _check_processes(self, connection: Connection, owner: SocketOwner) -> str | None:
         """Every process with the socket must be the user's own; checked once for each connection."""
-        if (connection, owner) in self._examined:
+        if self._examined.get(connection) == owner:
             return None
         pids = socket_holders(owner.inode)
         if not pids or any(not self._is_own(pid) or is_started_by_server(pid) for pid in pids):
             return _STARTED_BY_SERVER
         if len(self._examined) >= _MAX_CACHED_CONNECTIONS:
             self._examined.clear()
-        self._examined.add((connection, owner))
+        self._examined[connection] = owner
         return None
+
+    def _was_examined(self, peer: TcpPeer) -> bool:
+        """Whether the processes at the other end were examined, and it is still the same open socket."""
+        connection = _connection(peer)
+        examined = None if connection is None else self._examined.get(connection)
+        if connection is None or examined is None:
+            return False
+        return self._owners.find(connection) == examined and is_open(peer.socket)
 
     def _is_own(self, pid: int) -> bool:
         try:
             return Path(f"/proc/{pid}").stat().st_uid == self._uid
         except OSError:
             return False
+
+
+def _connection(peer: TcpPeer) -> Connection | None:
+    """The caller's end of a connection; None if an address cannot be read."""
+    try:
+        host, server = canonical(peer.host), canonical(peer.server_host) if peer.server_host else None
+    except ValueError:
+        return None
+    return Connection(host=host, port=peer.port, peer_host=server, peer_port=peer.server_port)
 
 
 def _is_alive(ours: socket.socket) -> bool:

@@ -16,6 +16,7 @@ from debug_server.engine.schedules import ScheduledAction
 from debug_server.errors import NotFoundError
 from debug_server.messages import ADMIN
 from debug_server.model import Command, DueTime, NewEvent, QueuedRun, Session
+from debug_server.service.adding import BEGIN_SECONDS, Adding
 from debug_server.service.caller import Caller
 from debug_server.service.verbs import Verbs
 from debug_server.service.wakeups import wait_for
@@ -50,12 +51,22 @@ class SubjectRunVerbs(Verbs):
         self._shared.require_accepting()
         return await self._call(self._engine.queue_atomically, steps, due)
 
-    async def queue(self, caller: Caller, run: QueuedRun) -> RunRows:
-        """Queue a run of the caller; ConflictError if a resource that it claims is in use."""
+    async def queue(self, caller: Caller, plan: Callable[[], QueuedRun]) -> RunRows:
+        """Queue a run of the caller; ConflictError if a resource that it claims is in use.
+
+        ``plan`` returns the run; the thread that adds it calls it, and also runs the command if that can start at once:
+        each change of threads would cost more than adding the run.
+        """
         self._shared.require_accepting()
-        run = replace(run, requested_by=caller.name, owner_token_id=caller.token_id)
+
+        def add(told: Callable[[Command], None]) -> Command:
+            run = replace(plan(), requested_by=caller.name, owner_token_id=caller.token_id)
+            return self._engine.queue_run(run, told=told)
+
         async with self._quotas.reserve(caller, sessions=1, commands=1):
-            command = await self._call(self._engine.queue_run, run)
+            adding = Adding(add, self._wakeups, until_ended=False)
+            self._engine.run_in_thread(adding.run)
+            command = await adding.wait(time.monotonic() + BEGIN_SECONDS)
         session = await self._read(self._store.sessions.get, command.session_id)
         return RunRows(session=session, command=command)
 
@@ -86,6 +97,8 @@ class SubjectRunVerbs(Verbs):
 
     async def wait(self, run: RunRows, seconds: float) -> RunRows:
         """Wait until the run is done, ``seconds`` are over or the server drains; returns its current rows."""
+        if run.is_closed and run.command.status.terminal:
+            return run
         deadline = time.monotonic() + seconds
         async with self._wakeups.changes_of(("session", run.session.id)) as woken:
             while True:

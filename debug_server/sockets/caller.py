@@ -21,6 +21,11 @@ class SocketOwners:
     def __init__(self) -> None:
         self._netlink_answers = False
 
+    @property
+    def answers_at_once(self) -> bool:
+        """Whether ``find`` takes microseconds."""
+        return self._netlink_answers
+
     def find(self, connection: Connection) -> SocketOwner | None:
         """The owner of the caller's socket; None unless exactly one established, open socket fits.
 

@@ -7,6 +7,7 @@ import struct
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from ipaddress import IPv4Address, IPv6Address, ip_address
 from pathlib import Path
 
@@ -153,5 +154,9 @@ def _proc_address(text: str) -> tuple[Address, int]:
 
 def is_unmapped(uid: int) -> bool:
     """Whether ``uid`` is the overflow uid, which the kernel reports for every user that this namespace does not map."""
-    overflow = int(Path("/proc/sys/kernel/overflowuid").read_text())
-    return uid == overflow and Path("/proc/self/uid_map").read_text().split() != ["0", "0", "4294967295"]
+    return uid == _overflow_uid() and Path("/proc/self/uid_map").read_text().split() != ["0", "0", "4294967295"]
+
+
+@cache  # asked for each request
+def _overflow_uid() -> int:
+    return int(Path("/proc/sys/kernel/overflowuid").read_text())

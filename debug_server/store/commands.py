@@ -52,7 +52,7 @@ _BY_KEY = f"SELECT {COLUMNS} FROM commands WHERE session_id = ? AND idempotency_
 _INPUTS = "SELECT sealed_env, sealed_stdin, session_id, sequence, status, finished_at FROM commands WHERE id = ?"
 _CAN_START_NOW = (
     f"SELECT 1 WHERE NOT EXISTS (SELECT 1 FROM commands WHERE {WAITING})"
-    " AND NOT EXISTS (SELECT 1 FROM session_claims WHERE session_id = ?)"
+    " AND NOT EXISTS (SELECT 1 FROM session_claims WHERE session_id = ? AND waits = 1)"
     f" AND (SELECT COUNT(*) FROM commands WHERE queue_key = ? AND {ACTIVE}) < ?"
 )
 _SEQUENCE = (

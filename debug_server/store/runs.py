@@ -25,7 +25,7 @@ class _RunDraft:
     session: SessionDraft
 
     @classmethod
-    def of(cls, run: QueuedRun, max_pending: int | None, claim_owner: str | None) -> _RunDraft:
+    def of(cls, run: QueuedRun, max_pending: int | None, claim_owner: str | None = None) -> _RunDraft:
         return cls(
             run=run,
             command=CommandDraft.of(
@@ -38,9 +38,9 @@ class _RunDraft:
                 idempotency_key=run.idempotency_key,
                 subject=run.subject,
                 metadata=run.metadata,
-                max_pending=max_pending,
                 claim_owner=claim_owner,
                 in_turn=True,
+                max_pending=max_pending,
             ),
             session=SessionDraft.of(
                 repository_id=run.repository_id,
@@ -57,29 +57,31 @@ class Runs(Table):
     """Sessions that exist for one command."""
 
     def add(
-        self,
-        steps: Sequence[QueuedRun | NewEvent],
-        *,
-        max_pending: int | None = None,
-        due: DueTime | None = None,
-        claim_owner: str | None = None,
+        self, steps: Sequence[QueuedRun | NewEvent], *, max_pending: int | None = None, due: DueTime | None = None
     ) -> list[Command | NewEvent] | None:
         """Add runs and events in one commit: all of them or none. Returns the commands and the events.
 
         A run whose queue is full, or for which ``max_pending`` commands wait already, becomes the event that its
         ``refused`` returns. ConflictError when a claim is taken. With ``due`` the same commit claims that time; None
-        if another process has claimed it. ``claim_owner`` claims the commands that can start now.
+        if another process has claimed it.
         """
-        checked = [
-            _RunDraft.of(step, max_pending, claim_owner) if isinstance(step, QueuedRun) else step for step in steps
-        ]
+        checked = [_RunDraft.of(step, max_pending) if isinstance(step, QueuedRun) else step for step in steps]
+        return self._add(checked, due)
+
+    def add_one(self, run: QueuedRun, *, max_pending: int | None = None, claim_owner: str | None = None) -> Command:
+        """Add a run; with ``claim_owner`` it is claimed at once (attempt 1) if it can start now."""
+        (added,) = self._add([_RunDraft.of(run, max_pending, claim_owner)], None) or []
+        assert isinstance(added, Command)  # the one step is a run that no event replaces
+        return added
+
+    def _add(self, checked: Sequence[_RunDraft | NewEvent], due: DueTime | None) -> list[Command | NewEvent] | None:
         runs = [step for step in checked if isinstance(step, _RunDraft)]
         claims = [claim for item in runs for claim in item.run.claims]
         with self._database.write() as transaction:
             now = self._now()
-            for draft in runs:
-                if draft.run.request is not None:
-                    keyed_requests.begin_with(transaction, now, draft.run.request)
+            for item in runs:
+                if item.run.request is not None:
+                    keyed_requests.begin_with(transaction, now, item.run.request)
             if claims:
                 session_claims.check(transaction, claims)
             if any(item.command.max_pending is not None for item in runs):
@@ -87,8 +89,8 @@ class Runs(Table):
             if due is not None and not schedules.claim(transaction, now, due):
                 return None
             added = [self._add_step(transaction, now, step) for step in checked]
-        for item in added:
-            self._notify(_notice(item))
+        for done in added:
+            self._notify(_notice(done))
         return added
 
     def _add_step(self, transaction: Transaction, now: float, step: _RunDraft | NewEvent) -> Command | NewEvent:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncGenerator, Mapping
 from dataclasses import replace
 from functools import partial
@@ -31,7 +30,6 @@ from debug_server.tasks import views
 from debug_server.tasks.executors import Executors
 from debug_server.tasks.modes import TaskPlace, find_place
 from debug_server.tasks.targets import Targets
-from debug_server.tasks.task_command import TaskCommand
 
 CALLBACK, CALLBACK_TOKEN = "callback", "callback_token"  # keys in the session's task and in its secrets
 _NO_OUTPUT = StreamTails()
@@ -68,10 +66,8 @@ class Tasks:
         if key is not None and (known := await self._submitted(caller, submit.task_id, key)) is not None:
             return known  # a process submitted it and died before it answered
         place = await find_place(submit, self._service.branch_trees, cleanup=self._config.cleanup_worktree)
-        command = await asyncio.to_thread(self._executors.command, submit)
-        run = self._run(submit, command, place, key)
         try:
-            rows = await self._service.subject_runs.queue(caller, run)
+            rows = await self._service.subject_runs.queue(caller, lambda: self._run(submit, place, key))
         except ConflictError as error:
             raise ConflictError(f"task {submit.task_id!r} cannot be queued: {error}") from error
         return views.task(rows, ends=_NO_OUTPUT)
@@ -83,7 +79,8 @@ class Tasks:
             return None
         return await self._view(rows) if rows.command.idempotency_key == key else None
 
-    def _run(self, submit: RunnerSubmit, command: TaskCommand, place: TaskPlace, key: str | None) -> QueuedRun:
+    def _run(self, submit: RunnerSubmit, place: TaskPlace, key: str | None) -> QueuedRun:
+        command = self._executors.command(submit)
         asked = {
             "task_id": submit.task_id,
             "run_id": submit.run_id,

@@ -21,7 +21,7 @@ _INTERRUPT_SECONDS = 5.0
 # Function calls of one model response arrive as several requests. Seconds to wait for another one after a call, and
 # after the tokens of the response were reported.
 _AFTER_CALL_SECONDS, _AFTER_USAGE_SECONDS = 0.25, 0.02
-_USAGE_SECONDS = 1.0  # for the worker to report the tokens of an interrupted turn
+_USAGE_SECONDS = 5.0  # for the worker to report the tokens of an interrupted turn
 _CLIENT_CALLS = {"contentItems": [{"type": "inputText", "text": "the client makes this call"}], "success": False}
 
 

@@ -75,8 +75,8 @@ class SpareCheckouts:
         for spare in self._best_first(commit):
             if self._take(spare, tree, git_dir, timeout=0.0):
                 return True
-            if spare.exists() and not _is_clean(spare):  # it is being cleaned
-                if spare in self._released:
+            if spare.exists():  # it is being cleaned, or was just now
+                if spare in self._released and not _is_clean(spare):
                     self._checkouts.request_spare(commit)
                 if self._take(spare, tree, git_dir, timeout=_CLEAN_SECONDS):
                     return True

@@ -123,3 +123,31 @@ def test_a_server_that_is_killed(tmp_path: Path, place: str) -> None:
         done = answer.result(2 * SECONDS)
         assert (done.exit_code, done.stdout, count.read_text()) == (0, "done\n", "once\n")
         assert client.run(argv, key="the key", **where).command_id == done.command_id
+
+
+def test_commit_is_another_name(server: ServerProcess) -> None:
+    """Of ``commit_sha``, also where a session is opened; both together are refused before anything is sent."""
+    with DebugServerClient(base_url=server.base_url, token=server.token) as client:
+        client.register_repository("aliased", str(make_repository(server.root / "aliased")))
+        done = client.run(["git", "rev-parse", "HEAD"], repository="aliased", commit="main").check()
+        session = client.open_session("aliased", commit="main")
+        assert session.commit_sha == done.stdout.strip()
+        client.close_session(session.id)
+        with pytest.raises(InvalidInputError, match="another name for commit_sha"):
+            client.run(["true"], repository="aliased", commit="main", commit_sha="main")
+
+
+def test_a_wrong_argument_of_run_names_run() -> None:
+    """And the nearest argument, for both clients."""
+    with DebugServerClient(base_url="http://127.0.0.1:1", token="t") as client:
+        with pytest.raises(TypeError, match=r"run\(\) .*'comit': did you mean 'commit'\?"):
+            client.run(["true"], comit="main")  # type: ignore[call-arg]
+        with pytest.raises(TypeError, match=r"run\(\) missing a required argument: 'argv'"):
+            client.run()  # type: ignore[call-arg]
+
+    async def awaited() -> None:
+        async with AsyncDebugServerClient(base_url="http://127.0.0.1:1", token="t") as other:
+            with pytest.raises(TypeError, match=r"run\(\) "):
+                await other.run(["true"], comit="main")  # type: ignore[call-arg]
+
+    asyncio.run(awaited())

@@ -32,7 +32,7 @@ def _run(governor: GovernorProcess, *words: str, status: int = 0) -> str:
         env=governor.env(),
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=200,
         check=False,
     )
     assert done.returncode == status, done.stderr
@@ -54,7 +54,7 @@ def test_sashi_starts_emits_and_watches(governor: GovernorProcess) -> None:
         port = first["grpc_port"]
         assert "[runner] board queued" in _run(governor, "sashi", "emit", "TEST-01", "created", "kanban-pmo")
         stub = subprocess.run(
-            [sys.executable, "-c", EMIT, f"127.0.0.1:{port}"], capture_output=True, text=True, timeout=60, check=True
+            [sys.executable, "-c", EMIT, f"127.0.0.1:{port}"], capture_output=True, text=True, timeout=200, check=True
         )
         assert stub.stdout == "[runner] board queued\n"
         shown = _run(governor, "debug-server", "events", "--repo", "kanban-pmo")

@@ -93,7 +93,7 @@ def _sent_away(governor: GovernorProcess, events: Any, channel: grpc.Channel) ->
         request_serializer=v1.RevokeTokenRequest.SerializeToString,
         response_deserializer=v1.Confirmation.FromString,
     )
-    revoke(v1.RevokeTokenRequest(token_id=made.id), metadata=(("authorization", f"Bearer {admin}"),), timeout=20)
+    revoke(v1.RevokeTokenRequest(token_id=made.id), metadata=(("authorization", f"Bearer {admin}"),), timeout=60)
     with pytest.raises(grpc.RpcError) as ended:
         list(following)
     assert ended.value.code() is grpc.StatusCode.UNAUTHENTICATED

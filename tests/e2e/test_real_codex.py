@@ -8,7 +8,7 @@ from typing import Any
 import openai
 import pytest
 
-from tests.gateway.gateway_process import GatewayProcess, codex_home, require_codex
+from tests.gateway.gateway_process import PATIENT, GatewayProcess, codex_home, require_codex
 from tests.gateway.responses_stub import ResponsesStub, provider
 from tests.running import carrying, eventually
 
@@ -40,6 +40,8 @@ def real(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Real]:
             "HOME": str(home),  # codex starts a login shell, to learn what it sets
             "PROXY_APPROVAL_POLICY": "untrusted",
             "WORKER_BACKOFF_INITIAL_MS": "100",
+            "PROXY_IDLE_TIMEOUT_MS": "60000",
+            **PATIENT,
         }
         gateway = GatewayProcess(tmp_path_factory.mktemp("real"), environ)
         gateway.start(ready=False)
@@ -81,15 +83,16 @@ def test_a_whole_chat(real: Real) -> None:
 
 def test_a_streamed_chat(real: Real) -> None:
     """Role first, then the words as they come, the finish and the usage."""
-    chunks = list(
-        real.gateway.client().chat.completions.create(
-            model="gpt-5.2", messages=says("SLOW 4"), stream=True, stream_options={"include_usage": True}
-        )
-    )
+    chunks = []
+    for chunk in real.gateway.client().chat.completions.create(
+        model="gpt-5.2", messages=says("HELD w0 w1 w2 w3"), stream=True, stream_options={"include_usage": True}
+    ):
+        chunks.append(chunk)
+        if chunk.choices and chunk.choices[0].delta.content:
+            real.stub.gate.set()  # the first word has come while the model still holds the others
     assert chunks[0].choices[0].delta.role == "assistant"
     texts = [chunk.choices[0].delta.content or "" for chunk in chunks if chunk.choices]
     assert "".join(texts) == "w0 w1 w2 w3"
-    assert sum(bool(text) for text in texts) > 1
     assert [chunk.choices[0].finish_reason for chunk in chunks if chunk.choices][-1] == "stop"
     assert chunks[-1].usage is not None
 
@@ -146,7 +149,7 @@ def test_a_turn_with_an_approval_request(real: Real) -> None:
 
 def test_a_disconnect_interrupts_the_turn(real: Real) -> None:
     """When the client leaves, codex hangs up on the model; the next request works."""
-    stream = real.gateway.client().chat.completions.create(model="gpt-5.2", messages=says("SLOW 400"), stream=True)
+    stream = real.gateway.client().chat.completions.create(model="gpt-5.2", messages=says("SLOW 2000"), stream=True)
     broken = real.stub.broken
     for chunk in stream:
         if chunk.choices[0].delta.content:
@@ -167,7 +170,7 @@ def test_a_failure_of_the_provider_is_told(real: Real) -> None:
 def test_kill_9_in_mid_stream(real: Real) -> None:
     """The client gets one retryable error; readiness is false at once and true again; the next request succeeds."""
     gateway = real.gateway
-    stream = gateway.client().chat.completions.create(model="gpt-5.2", messages=says("SLOW 400"), stream=True)
+    stream = gateway.client().chat.completions.create(model="gpt-5.2", messages=says("SLOW 2000"), stream=True)
     for chunk in stream:
         if chunk.choices[0].delta.content:
             break

@@ -7,6 +7,7 @@ import json
 import os
 import resource
 import sys
+import threading
 from pathlib import Path
 
 _CAPBSET_DROP, _SYS_ADMIN, _SYS_RESOURCE = 24, 21, 24
@@ -32,8 +33,25 @@ def limit(uid: int, most: int) -> None:
     os.execv(sys.executable, [sys.executable, "-m", "tests.engine.exhausted_program", sys.argv[1], *sys.argv[4:]])
 
 
+def first_refusal() -> threading.Event:
+    """Set once a thread or a process could not be created."""
+    from debug_server.errors import ResourcesExhaustedError, UnavailableError
+
+    refused = threading.Event()
+
+    def tell(error: ResourcesExhaustedError, *words: str) -> None:
+        UnavailableError.__init__(error, *words)
+        refused.set()
+
+    setattr(ResourcesExhaustedError, "__init__", tell)  # noqa: B010 - every refusal ends in this error
+    return refused
+
+
 def main(root: Path, count: int) -> None:
-    """Submit many commands at once, wait for all, and write down how each ended and whether the engine goes on."""
+    """Submit many commands at once, wait for all, and write down how each ended and whether the engine goes on.
+
+    None ends before one of them was refused a thread or a process: each takes a byte from a pipe that is empty.
+    """
     from debug_server.engine import LocalEngine
     from debug_server.runner.spec import CommandSpec
     from tests.running import Bench
@@ -41,15 +59,21 @@ def main(root: Path, count: int) -> None:
     bench = Bench(root, max_concurrency=count)
     engine = LocalEngine(store=bench.store, supervisor=bench.supervisor)
     engine.start()
-    spec = CommandSpec(["sleep", "0.2"])
+    refused = first_refusal()
+    os.mkfifo(bench.workspace / "pipe")
+    pipe = os.open(bench.workspace / "pipe", os.O_RDWR)
+    spec = CommandSpec(["dd", "if=pipe", "of=/dev/null", "bs=1", "count=1"])
     submitted = [
         engine.submit(session_id=bench.session.id, spec=spec, queue_key="many", key_limit=count) for _ in range(count)
     ]
+    was_refused = refused.wait(100.0)
+    os.write(pipe, bytes(count + 1))
     ended = [engine.wait(command.id, 200.0) for command in submitted]
     later = engine.wait(engine.submit(session_id=bench.session.id, spec=spec).id, 60.0)
     told = {
         "ended": [[row.status.value, row.exit.reason.value, row.exit.message] for row in ended if row.exit],
         "later": later.status.value,
+        "refused": was_refused,
         "check": engine.check(),
     }
     sys.stdout.write(json.dumps(told) + "\n")

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from debug_server.engine import LocalEngine
+from debug_server.engine.orphaned_claims import OrphanedClaims
 from debug_server.model import ArtifactKind, Command, CommandStatus, ExitReason, QueuedRun, SessionPlan, SessionStatus
 from debug_server.runner.run_dirs import run_dir_for
 from debug_server.runner.spec import CommandSpec
@@ -14,7 +15,8 @@ from tests.running import Bench, eventually
 from tests.store.away import away
 
 MakeBench = Callable[..., Bench]
-BUSY = 1.0  # seconds that a writer waits for a locked database, and more than another thread's commit takes
+BUSY = 1.0  # seconds that a writer waits for a locked database
+LONG = 5.0  # more than the commit of another thread takes
 WAITING = "echo begun; until [ -e go ]; do sleep 0.02; done; echo result > out.txt; exit 3"
 
 
@@ -43,7 +45,7 @@ def _kinds(bench: Bench, command: Command) -> list[str]:
 def test_ends_are_recorded_when_the_store_is_back(database_url: str, make_bench: MakeBench) -> None:
     """Commands end while the store is away: their places are free at once; when it is back each has its end, once,
     with its files, and its session is closed."""
-    bench = make_bench(database_url=database_url, busy_seconds=BUSY)
+    bench = make_bench(database_url=database_url, busy_seconds=LONG)
     with running_engine(bench) as engine:
         commands = [_queue(engine, bench, WAITING) for _ in range(3)]
         await_running(bench, commands)
@@ -74,6 +76,9 @@ def test_ends_of_a_server_that_left_meanwhile(make_bench: MakeBench) -> None:
             (bench.workspace / "go").touch()
             eventually(lambda: bench.supervisor.pipeline.unrecorded, what="an end that is kept")
             engine.stop()
+            writer = engine._deferred._thread
+            assert writer is not None
+            writer.join(100.0)  # it may be waiting for the database, and would have it first
             bench.supervisor.close()
     bench.supervisor = bench.new_supervisor()
     with running_engine(bench) as engine:
@@ -100,6 +105,20 @@ def test_a_refusal_is_recorded_when_the_store_is_back(make_bench: MakeBench) -> 
     engine.stop()
     assert ended.exit_reason is ExitReason.SPAWN_FAILED
     assert bench.store.sessions.get(command.session_id).status is SessionStatus.FAILED
+
+
+def test_a_claim_is_forgotten_only_if_it_stays_so(bench: Bench) -> None:
+    """A command that was claimed anew since the last look may not be known to its engine yet: it is left alone."""
+    orphaned = OrphanedClaims(store=bench.store, supervisor=bench.supervisor)
+    command, owner = bench.store.commands.add(session_id=bench.session.id, argv=["true"]), bench.supervisor.owner
+    for attempt in (1, 2):
+        assert bench.store.queue.claim_next(owner) is not None
+        assert orphaned.find(busy=set()) == set()
+        if attempt == 1:
+            bench.store.queue.requeue(command.id, attempt=1, owner=owner)
+    assert orphaned.find(busy={command.id}) == set()
+    assert orphaned.find(busy=set()) == set()
+    assert orphaned.find(busy=set()) == {(command.id, 2)}
 
 
 def test_what_this_process_claimed_and_forgot_is_begun_anew(bench: Bench) -> None:

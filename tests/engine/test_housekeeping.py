@@ -93,20 +93,21 @@ def test_maintenance_goes_on_after_a_repository_that_cannot_be_used(bench: Bench
 
 def test_a_session_whose_command_still_runs_is_not_closed(make_bench: Callable[..., Bench]) -> None:
     """The command takes longer to end than the close waits: session and workspace stay, and a later close ends it."""
-    bench = make_bench(kill_grace=1.0)
+    bench = make_bench(kill_grace=1000.0)
     sessions = Sessions.of(bench.store, bench.settings)
     engine = LocalEngine(store=bench.store, supervisor=bench.supervisor, sessions=sessions)
     engine.start()
     keeper = Housekeeper(
         store=bench.store, sessions=sessions, supervisor=bench.supervisor, cancel=engine.cancel, wait=engine.wait
     )
-    text = "trap '' TERM; touch deaf; while :; do sleep 0.02; done"
+    text = "trap 'until [ -e go ]; do sleep 0.02; done; exit' TERM; touch ready; while :; do sleep 0.02; done"
     command = engine.submit(session_id=bench.session.id, spec=CommandSpec(["sh", "-c", text]))
-    eventually((bench.workspace / "deaf").exists, what="a command that is deaf to TERM")
+    eventually((bench.workspace / "ready").exists, what="a command that takes its time to end")
     patience, keeper._close_seconds = keeper._close_seconds, 0.0
     with pytest.raises(StillRunningError, match="still running"):
         keeper.close(bench.session, SessionStatus.COMPLETED)
     assert bench.store.sessions.get(bench.session.id).is_open
+    (bench.workspace / "go").touch()
     keeper._close_seconds = patience
     keeper.close(bench.session, SessionStatus.COMPLETED)
     assert bench.store.sessions.get(bench.session.id).status is SessionStatus.COMPLETED

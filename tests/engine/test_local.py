@@ -195,9 +195,15 @@ def test_stop_waits_for_a_grace(bench: Bench) -> None:
     """What ends within it is finished here."""
     engine = LocalEngine(store=bench.store, supervisor=bench.supervisor)
     engine.start()
-    command = _submit(engine, bench, "sleep 0.3")
+    command = _submit(engine, bench, "until [ -e go ]; do sleep 0.02; done")
     await_running(bench, [command])
-    engine.stop(grace=60.0)
+    with ThreadPoolExecutor(1) as pool:
+        stopped = pool.submit(engine.stop, grace=1000.0)
+        claims = engine._claim_thread
+        assert claims is not None
+        claims.join(100.0)
+        (bench.workspace / "go").touch()
+        stopped.result(200.0)
     assert bench.store.commands.get(command.id).status is CommandStatus.SUCCEEDED
 
 

@@ -206,12 +206,13 @@ class Fake:
         notify("thread/tokenUsage/updated", {**where, "tokenUsage": {"total": total, "last": total}})
 
     def _call_tool(self, thread: str, turn: str, options: Options) -> None:
-        where = {"threadId": thread, "turnId": turn}
+        where, requests = {"threadId": thread, "turnId": turn}, []
         for number in range(int(options.get("calls", 1))):
             asked = {**where, "callId": f"call_{number}", "tool": options["tool"], "arguments": {"n": number}}
             request = next(self._numbers)
             self._pending[request] = lambda result: None
-            write({"id": request, "method": "item/tool/call", "params": asked})
+            requests.append({"id": request, "method": "item/tool/call", "params": asked})
+        write(*requests)  # at once: a turn is over when no further call comes for a while
         if "late" in options:
             self._uncounted.add(turn)
         else:
@@ -271,8 +272,8 @@ def notify(method: str, params: dict[str, Any]) -> None:
     write({"method": method, "params": params})
 
 
-def write(message: dict[str, Any]) -> None:
-    write_all(json.dumps(message).encode() + b"\n")
+def write(*messages: dict[str, Any]) -> None:
+    write_all(b"".join(json.dumps(message).encode() + b"\n" for message in messages))
 
 
 def write_all(data: bytes) -> None:

@@ -1,7 +1,8 @@
 """A model's provider for tests: answers ``POST /v1/responses`` with server-sent events, as the prompt says.
 
-``SAY a b c`` streams the words; ``SLOW n`` streams n words, one each 50 ms; ``RUN command`` asks to run a command
-outside the sandbox; ``CALL name`` calls a function; ``STATUS n`` answers with that status.
+``SAY a b c`` streams the words; ``HELD a b c`` keeps all but the first until ``gate`` is set; ``SLOW n`` streams n
+words, one each 50 ms; ``RUN command`` asks to run a command outside the sandbox; ``CALL name`` calls a function;
+``STATUS n`` answers with that status.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import contextlib
 import json
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -30,6 +31,7 @@ class ResponsesStub:
     def __init__(self) -> None:
         self.requests: list[dict[str, Any]] = []
         self.broken = 0  # answers whose reader went away
+        self.gate = threading.Event()
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
         self._server.daemon_threads = True
         threading.Thread(target=self._server.serve_forever, daemon=True).start()
@@ -60,7 +62,7 @@ class ResponsesStub:
                 body = json.loads(self.rfile.read(int(self.headers["content-length"])))
                 stub.requests.append(body)
                 try:
-                    _answer(self, body)
+                    _answer(self, body, stub.gate)
                 except OSError:
                     stub.broken += 1
 
@@ -77,7 +79,7 @@ def _prompt(body: dict[str, Any]) -> tuple[str, list[str]]:
     return verb, words
 
 
-def _answer(handler: BaseHTTPRequestHandler, body: dict[str, Any]) -> None:
+def _answer(handler: BaseHTTPRequestHandler, body: dict[str, Any], gate: threading.Event) -> None:
     verb, words = _prompt(body)
     if verb == "STATUS":
         handler.send_response(int(words[0]))
@@ -95,9 +97,11 @@ def _answer(handler: BaseHTTPRequestHandler, body: dict[str, Any]) -> None:
     elif verb == "CALL":
         _call(handler, words[0], {"city": "Rome"})
     elif verb == "SLOW":
-        _say(handler, [f"w{number}" for number in range(int(words[0]))], 0.05)
+        _say(handler, [f"w{number}" for number in range(int(words[0]))], lambda: time.sleep(0.05))
+    elif verb == "HELD":
+        _say(handler, words, lambda: gate.wait(100))
     else:
-        _say(handler, words, 0.0)
+        _say(handler, words, lambda: None)
     _event(handler, "response.completed", response={"id": "r1", "usage": _USAGE})
 
 
@@ -111,13 +115,13 @@ def _call(handler: BaseHTTPRequestHandler, name: str, arguments: dict[str, Any])
     _event(handler, "response.output_item.done", output_index=0, item=item)
 
 
-def _say(handler: BaseHTTPRequestHandler, words: list[str], delay: float) -> None:
+def _say(handler: BaseHTTPRequestHandler, words: list[str], pause: Callable[[], object]) -> None:
     item: dict[str, Any] = {"type": "message", "id": "m1", "role": "assistant", "content": []}
     _event(handler, "response.output_item.added", output_index=0, item=item)
     for number, word in enumerate(words):
         delta = word if number == 0 else f" {word}"
         _event(handler, "response.output_text.delta", item_id="m1", output_index=0, content_index=0, delta=delta)
-        time.sleep(delay)
+        pause()
     content = [{"type": "output_text", "text": " ".join(words)}]
     _event(handler, "response.output_item.done", output_index=0, item={**item, "content": content})
 

@@ -132,7 +132,7 @@ def test_ac3_shutdown_drains_updates_readiness_and_ends_within_the_grace(tmp_pat
         assert time.monotonic() - began < grace
         stream.join(100)
         assert (stream.text.split()[-1], stream.finish, stream.error) == ("w19", "stop", None)
-    assert not carrying(str(tmp_path / "bin"))
+    eventually(lambda: not carrying(str(tmp_path / "bin")), what="the end of the worker")
 
 
 # --- the nine rows of the validation
@@ -212,7 +212,7 @@ def test_row6_a_worker_that_never_becomes_ready_is_ended_and_tried_again(tmp_pat
         eventually(lambda: gateway.get("/livez")[0] == 503, what="a worker that is given up")
         assert gateway.worker()["restarts_total"] == 1
         assert events(gateway, "worker_ready_timeout")
-        assert not carrying(str(tmp_path / "bin"))
+        eventually(lambda: not carrying(str(tmp_path / "bin")), what="the end of the worker")
 
 
 def test_row7_a_worker_that_ignores_term_and_leaves_children_is_gone_all_the_same(

@@ -79,7 +79,7 @@ def test_a_build_that_another_command_needs_is_taken_over(bench: Bench, supervis
     """The command that builds is cancelled while another waits for the same environment: that one builds and runs."""
     mark = new_mark("shared")
     first = _start(bench, supervisor, _request(bench, mark), "first")
-    eventually(lambda: carrying(mark), what="a build")
+    eventually(lambda: _builds(bench) == 1, what="a build")
     second = _start(bench, supervisor, _request(bench, mark), "second")
     eventually(lambda: len(bench.store.commands.in_session(bench.session.id)) == 2, what="two commands")
     building, waiting = bench.store.commands.in_session(bench.session.id)

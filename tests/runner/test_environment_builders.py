@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import stat
 import subprocess
 import sys
@@ -181,13 +182,16 @@ def test_hook_is_told_no_secrets(tmp_path: Path, manager: EnvironmentManager, mo
 
 def test_tool_that_hangs_is_killed_with_its_children(tmp_path: Path, manager: EnvironmentManager) -> None:
     """At the deadline all processes of the tool end, those in other sessions too; the error says what it said last."""
-    impatient = EnvironmentManager(manager.root, build_timeout=6.0)
     command = (
         f"echo working; sleep 600 & echo $! > {tmp_path}/child;"
         f" setsid sh -c 'echo $$ > {tmp_path}/escaped; exec sleep 600' & wait"
     )
-    with pytest.raises(EnvironmentBuildError, match=r"(?s)did not end before the deadline.*working"):
-        impatient.ensure(hook(command, root=tmp_path))
+    for seconds in (6.0, 60.0):
+        with pytest.raises(EnvironmentBuildError) as caught:
+            EnvironmentManager(manager.root, build_timeout=seconds).ensure(hook(command, root=tmp_path))
+        if (tmp_path / "escaped").exists():  # else the machine was too slow for the first deadline
+            break
+    assert re.search(r"(?s)did not end before the deadline.*working", str(caught.value))
     assert ended(int(wait_for(tmp_path / "child")))
     assert ended(int(wait_for(tmp_path / "escaped")))
     assert environments(manager) == []

@@ -17,7 +17,8 @@ def test_real_index(tmp_path: Path) -> None:
     """A pinned requirement from the index is installed and importable."""
     manifest = tmp_path / "requirements.txt"
     manifest.write_text("iniconfig==2.0.0\n")
-    probe = [uv.find_uv_bin(), "pip", "compile", "--quiet", "--python", sys.executable, str(manifest)]
+    probe = [uv.find_uv_bin(), "pip", "install", "--quiet", "--python", sys.executable, "-r", str(manifest)]
+    probe += ["--target", str(tmp_path / "probe")]  # all that the build loads, which is in uv's cache afterwards
     try:
         subprocess.run(probe, check=True, capture_output=True, timeout=30)
     except (subprocess.CalledProcessError, subprocess.TimeoutExpired):

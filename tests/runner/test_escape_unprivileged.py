@@ -107,7 +107,7 @@ def _suite(place: Path, containment: str, groups: list[str]) -> dict[str, Any]:
         cwd="/",
         capture_output=True,
         text=True,
-        timeout=110,
+        timeout=250,
         check=False,
     )
     assert done.returncode == 0, done.stderr

@@ -64,7 +64,7 @@ def test_a_start_is_recorded_when_the_store_is_back(make_bench: MakeBench) -> No
         eventually((bench.workspace / "ran").exists, what="a running command")
         assert not threading.Event().wait(10 * BUSY), "many times as long as a writer waits"
         assert bench.store.commands.get(slow.command.id).status is CommandStatus.PENDING
-        assert bench.supervisor.pipeline.running == [slow.command.id]
+        eventually(lambda: bench.supervisor.pipeline.running == [slow.command.id], what="a command that is waited for")
     eventually(lambda: bench.store.commands.get(slow.command.id).status is CommandStatus.RUNNING, what="a running row")
     (bench.workspace / "end").touch()
     result = slow.started.result()

@@ -10,6 +10,7 @@ import pytest
 
 from debug_server.model import ExitReason
 from debug_server.runner.keeper.linux import cap_sys_admin
+from tests.runner.escapes import start_ready
 from tests.running import Bench, carrying, eventually, new_mark, program
 
 pytestmark = pytest.mark.skipif(not cap_sys_admin(), reason="only a privileged user can mount control groups")
@@ -28,11 +29,13 @@ def test_what_left_the_group_ends_with_the_command(memory_bench: Bench) -> None:
 def test_what_left_the_group_ends_with_the_tree(memory_bench: Bench, end: str) -> None:
     """After a cancel or a timeout nothing is left, within the group or outside of it."""
     mark = new_mark("left")
-    timeout = 3.0 if end == "timeout" else None
-    started = memory_bench.start(program("leave_group.py", "groups", mark), timeout=timeout)
-    started.await_output(b"ready")
+    argv = program("leave_group.py", "groups", mark)
     if end == "cancel":
+        started = memory_bench.start(argv)
+        started.await_output(b"ready")
         memory_bench.supervisor.pipeline.cancel(started.command.id)
+    else:
+        started = start_ready(memory_bench, argv, seconds=3.0)
     result = started.result()
     assert result.exit_reason is (ExitReason.CANCELLED if end == "cancel" else ExitReason.TIMED_OUT)
     assert not carrying(mark)
@@ -46,9 +49,10 @@ def test_what_left_the_group_ends_with_the_keeper(memory_bench: Bench) -> None:
     started.await_output(b"ready")
     process = memory_bench.supervisor.pool._process
     assert process is not None
+    handle = started.handle()
+    groups = [Path(path) for path in handle["tree"].get("groups", {}).values()]
     os.kill(process.pid, signal.SIGKILL)
-    os.kill(started.handle()["keeper"]["pid"], signal.SIGKILL)
-    groups = [Path(path) for path in started.handle()["tree"].get("groups", {}).values()]
+    os.kill(handle["keeper"]["pid"], signal.SIGKILL)
     assert started.result().exit_reason is ExitReason.LOST
     eventually(lambda: not carrying(mark), what="the end of what left the group")
     assert not any(group.exists() for group in groups), "the other groups of what left one could not be removed"

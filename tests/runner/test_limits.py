@@ -303,6 +303,7 @@ def test_what_an_ended_child_wrote_beyond_the_cap_counts(bench: Bench) -> None:
     os.mkfifo(fifo)
     # A terminal holds about 12,000 unread bytes, and gives out about 4,000 at a time.
     text = "import os, sys\nos.read(os.open(sys.argv[1], os.O_RDONLY), 1)\nos.write(1, b'x' * 9000)"
+    bench.dismiss_watchdog()
     started = bench.start(python(text, fifo), tty=True, limits=Limits(output_bytes=6000))
     keeper = started.handle()["keeper"]["pid"]
     os.kill(keeper, signal.SIGSTOP)

@@ -335,8 +335,14 @@ def test_a_stuck_observer_is_left_behind(tmp_path: Path, caplog: pytest.LogCaptu
     """Finish returns False at its timeout, with a warning, while the observer is still in its call."""
     path = tmp_path / "a.log"
     path.write_text("x")
-    release = threading.Event()
-    observers = observe_log(path, [lambda _: release.wait(60)])
+    entered, release = threading.Event(), threading.Event()
+
+    def stuck(_: LogChunk) -> None:
+        entered.set()
+        release.wait(60)
+
+    observers = observe_log(path, [stuck])
+    assert entered.wait(60)
     assert not observers.finish(0.1)
     release.set()
     assert [record.levelno for record in _reports(caplog)] == [logging.WARNING]

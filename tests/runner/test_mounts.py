@@ -13,7 +13,7 @@ import pytest
 
 from debug_server.disk import detach, list_mounts
 from debug_server.runner.keeper import mounts
-from debug_server.runner.keeper.linux import cap_sys_admin
+from debug_server.runner.keeper.linux import cap_sys_admin, stat_fields
 from debug_server.runner.spec import CommandSpec
 from debug_server.worktrees.overlay_mount import SOURCE, mount_overlay
 from tests.running import Bench, Started, Workspace, carrying, eventually, python
@@ -63,8 +63,11 @@ def _sees(pid: int, path: Path) -> bool:
     return f" {path} " in Path(f"/proc/{pid}/mountinfo").read_text()
 
 
-def _members(started: Started) -> list[int]:
-    return carrying(str(started.run_dir.parent.parent / "go"))
+def _shell(started: Started) -> int | None:
+    """The command's shell; a child that it has forked for a moment carries the same words."""
+    members = carrying(str(started.run_dir.parent.parent / "go"))
+    parents = {pid: int(fields[1]) for pid in members if (fields := stat_fields(pid)) is not None}
+    return next((pid for pid, parent in parents.items() if parent not in members), None)
 
 
 def test_what_a_command_mounts_is_its_own(held: Bench, folder: Path) -> None:
@@ -114,8 +117,7 @@ def test_an_unmounted_workspace_does_not_stay_with_a_command_of_another(
     started = bench.start(["sh", "-c", f"echo ready; {_WAIT.format(go=go)}"])
     started.await_output(b"ready")
     late = _overlay(folder, "late")
-    # The shell: a child that it has forked for a moment carries the same words.
-    pid = min(eventually(lambda: _members(started), what="the command's process"))
+    pid = eventually(lambda: _shell(started), what="the command's process")
     assert _sees(pid, other) is shared
     assert _sees(pid, late) is shared
     assert detach(other)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import subprocess
 import sys
@@ -48,6 +49,14 @@ def test_an_owner_of_this_very_process_is_alive(tmp_path: Path) -> None:
     assert not ownership.is_alive(tmp_path, first.name)
     assert ownership.is_alive(tmp_path, second.name)
     second.close()
+
+
+def test_two_who_look_at_once_agree(tmp_path: Path) -> None:
+    """Somebody else who looks at a dead process's file at the same time does not make it seem alive."""
+    name = f"{ownership.folder_identity(tmp_path)}.1-dead"
+    with ownership.owner_file(tmp_path, name).open("w") as other:
+        fcntl.flock(other, fcntl.LOCK_SH)
+        assert not ownership.is_alive(tmp_path, name)
 
 
 def test_a_sweep_removes_the_dead_only(tmp_path: Path) -> None:

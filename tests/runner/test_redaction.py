@@ -99,9 +99,10 @@ def _on_disk(bench: Bench) -> bytes:
 @pytest.mark.parametrize("tty", [False, True])
 def test_a_declared_secret_does_not_reach_the_log(held: Bench, tty: bool) -> None:
     """Written in two pieces to stdout and stderr: log, tail and listed command lines show none of it."""
+    # More than half of it first: that is held however long the program is kept from writing the rest.
     text = (
         "import os, sys, time\nvalue = os.environ['API_PASS'].encode()\n"
-        "for fd in (1, 2):\n os.write(fd, b'<' + value[:7]); time.sleep(0.05); os.write(fd, value[7:] + b'>\\n')\n"
+        "for fd in (1, 2):\n os.write(fd, b'<' + value[:13]); time.sleep(0.05); os.write(fd, value[13:] + b'>\\n')\n"
     )
     result = held.run(python(text), env={"API_PASS": SECRET}, secrets=["API_PASS"], tty=tty)
     log = held.log(result)
@@ -148,7 +149,7 @@ def test_a_hook_shows_none(make_bench: Callable[..., Bench]) -> None:
     bench = make_bench()
     hook = ["sh", "-c", 'for pid in $DEBUG_SERVER_PIDS; do tr "\\0" "\\n" < /proc/$pid/environ; done; echo looked']
     started = bench.start(
-        ["sh", "-c", "echo ready; exec sleep 1000"], env={"API_PASS": SECRET}, secrets=["API_PASS"], pre_kill=hook
+        ["sh", "-c", "echo ready; sleep 1000; true"], env={"API_PASS": SECRET}, secrets=["API_PASS"], pre_kill=hook
     )
     started.await_output(b"ready")
     bench.supervisor.pipeline.cancel(started.command.id)

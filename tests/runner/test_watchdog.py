@@ -24,11 +24,23 @@ _KEEP_STOPPED = "import os, signal\nwhile True: os.kill(os.getppid(), signal.SIG
 
 
 @pytest.fixture(params=["cgroup", "session"])
-def stoppable(request: pytest.FixtureRequest, make_bench: Callable[..., Bench]) -> Bench:
-    """Where a command sees its keeper."""
+def visible(request: pytest.FixtureRequest) -> str:
+    """A mechanism with which a command sees its keeper."""
     if reason := missing_mechanism(request.param):
         pytest.skip(f"{request.param}: {reason}")
-    return make_bench(request.param, keeper_patience=2.0)
+    return str(request.param)
+
+
+@pytest.fixture
+def stoppable(visible: str, make_bench: Callable[..., Bench]) -> Bench:
+    """Where a keeper that gets no processor for some seconds is not given up."""
+    return make_bench(visible)
+
+
+@pytest.fixture
+def impatient(visible: str, make_bench: Callable[..., Bench]) -> Bench:
+    """Where a silent keeper is killed soon."""
+    return make_bench(visible, keeper_patience=2.0)
 
 
 def _state(pid: int) -> str:
@@ -58,10 +70,10 @@ def test_the_end_of_a_command_that_stopped_its_keeper_is_noticed(stoppable: Benc
     assert stoppable.log(result)["stdout"] == b"ready\n"
 
 
-def test_a_keeper_that_is_stopped_again_and_again_is_killed(stoppable: Bench) -> None:
+def test_a_keeper_that_is_stopped_again_and_again_is_killed(impatient: Bench) -> None:
     """It cannot do its work: the command is lost, its tree is ended, and the record says why."""
     mark = new_mark("stopper")
-    started = stoppable.start(python(_KEEP_STOPPED, mark), limits=Limits(wall_seconds=1.0))
+    started = impatient.start(python(_KEEP_STOPPED, mark), limits=Limits(wall_seconds=1.0))
     result = started.result()
     # It may get the moment that it needs between two stops.
     assert result.exit_reason in (ExitReason.LOST, ExitReason.TIMED_OUT)
@@ -70,13 +82,13 @@ def test_a_keeper_that_is_stopped_again_and_again_is_killed(stoppable: Bench) ->
     eventually(lambda: not carrying(mark), what="the end of the tree")
 
 
-def test_a_silent_keeper_is_killed_after_a_cancel(stoppable: Bench) -> None:
+def test_a_silent_keeper_is_killed_after_a_cancel(impatient: Bench) -> None:
     """One that is continued by nobody's signal, as under a debugger, is given up when it does not hear of a cancel."""
-    started = stoppable.start(["sleep", "1000"])
+    started = impatient.start(["sleep", "1000"])
     keeper = started.handle()["keeper"]["pid"]
     tracer = _trace(keeper)
     try:
-        stoppable.supervisor.pipeline.cancel(started.command.id)
+        impatient.supervisor.pipeline.cancel(started.command.id)
         result = started.result()
     finally:
         os.kill(tracer, signal.SIGKILL)

@@ -65,7 +65,7 @@ def test_a_row_may_be_enough(store: MetadataStore) -> None:
 
 
 def test_it_may_wait_for_the_end(store: MetadataStore) -> None:
-    """The commit of the end wakes it, before the thread is done; at the deadline it goes on without."""
+    """The commit of the end wakes it, before the thread is done."""
     row, gate = row_of(store, "here"), threading.Event()
 
     def add(told: Told) -> Command:
@@ -75,13 +75,27 @@ def test_it_may_wait_for_the_end(store: MetadataStore) -> None:
         gate.wait(SECONDS)
         return row
 
-    def slow(told: Told) -> Command:
+    assert waited(store, add, until_ended=True) == row
+    gate.set()
+
+
+def test_at_the_deadline_it_goes_on_without_the_end(store: MetadataStore) -> None:
+    """The command was added, and runs on."""
+    row, added, gate = row_of(store, "here"), threading.Event(), threading.Event()
+
+    def add(told: Told) -> Command:
         told(row)
+        added.set()
         gate.wait(SECONDS)
         return row
 
-    assert waited(store, add, until_ended=True) == row
-    assert waited(store, slow, until_ended=True, seconds=0.05) == row
+    async def scene() -> Command:
+        adding = Adding(add, wakeups_of(store), until_ended=True)
+        threading.Thread(target=adding.run, daemon=True).start()
+        assert await asyncio.to_thread(added.wait, SECONDS)
+        return await adding.wait(time.monotonic() + 0.05)
+
+    assert asyncio.run(scene()) == row
     gate.set()
 
 

@@ -131,6 +131,14 @@ def test_context_shows_each_line_once(read: Callable[..., m.LogText]) -> None:
     assert shown == [*range(4), *range(7, 17), *range(37, 44), *range(96, 100)]
 
 
+def test_a_text_that_is_no_pattern_is_told_how_to_write_it(read: Callable[..., m.LogText]) -> None:
+    """The pattern that finds the text itself is in the message, and does find it."""
+    with pytest.raises(InvalidInputError, match="for the text itself, write ") as refused:
+        read(b"a[0]\n", grep="a[")
+    wanted = str(refused.value).partition("write ")[2]
+    assert [item.text for item in read(b"a[0]\nb\n", grep=wanted).matches] == ["a[0]"]
+
+
 def test_grep_searches_the_last_lines(read: Callable[..., m.LogText]) -> None:
     """With tail, earlier lines are not searched."""
     assert [item.text for item in read(b"a1\nb\na2\nb\n", grep="a", tail=2).matches] == ["a2"]

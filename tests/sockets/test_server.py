@@ -10,6 +10,7 @@ import sys
 import pytest
 
 from debug_server.sockets import serving_user
+from tests.running import lasting_port
 
 NOBODY = 65534
 ADDRESSES = [
@@ -23,10 +24,10 @@ ADDRESSES = [
     ("::", "127.0.0.1"),
 ]
 ACCEPT_AND_CLOSE = """
-import os, socket
+import os, socket, sys
 os.setuid(65534)
-with socket.create_server(("127.0.0.1", 0)) as listener:
-    print(listener.getsockname()[1], flush=True)
+with socket.create_server(("127.0.0.1", int(sys.argv[1]))) as listener:
+    print("listening", flush=True)
     connection, _ = listener.accept()
 print("accepted", flush=True)
 input()
@@ -84,10 +85,11 @@ def test_whoever_accepts_is_the_server(server: str, called: str) -> None:
 @pytest.mark.usefixtures("table")
 def test_a_later_listener_is_not_the_server() -> None:
     """Another user accepts, closes his listener and ours takes its place: the connection is still his."""
-    argv = [sys.executable, "-I", "-S", "-c", ACCEPT_AND_CLOSE]
+    port = lasting_port()
+    argv = [sys.executable, "-I", "-S", "-c", ACCEPT_AND_CLOSE, str(port)]
     with subprocess.Popen(argv, stdout=subprocess.PIPE, stdin=subprocess.PIPE, text=True) as thief:
         assert thief.stdout is not None and thief.stdin is not None
-        port = int(thief.stdout.readline())
+        assert thief.stdout.readline() == "listening\n"
         with socket.create_connection(("127.0.0.1", port)) as ours:
             assert thief.stdout.readline() == "accepted\n"
             with socket.create_server(("127.0.0.1", port)):

@@ -124,6 +124,13 @@ def _queue_and_cancel(store: MetadataStore, at: Filling) -> object:
     return store.commands.request_cancel(command.id)  # type: ignore[union-attr]  # the one step is a run
 
 
+def _run_at_once(store: MetadataStore, at: Filling) -> object:
+    """A run that is claimed when it is added, because nothing waits before it in its queue."""
+    run = QueuedRun(spec=CommandSpec(["true"]), session_plan=SessionPlan(scratch=True), owner_token_id=at.tokens[0])
+    command = store.runs.add_one(run, max_pending=100, claim_owner="me")
+    return store.commands.request_cancel(command.id)
+
+
 def _keep_artifact(store: MetadataStore, at: Filling) -> object:
     for _ in range(2):  # the second updates the row of the first
         store.artifacts.add(
@@ -145,10 +152,12 @@ OPERATIONS: Mapping[str, Operation] = {
     **_session_pages(),
     "a command, from its row to its end": _run_one,
     "a run is queued and cancelled": _queue_and_cancel,
+    "a run is added": _run_at_once,
     "queue.claim_next, queue.take_over, queue.requeue": _claim_and_requeue,
     "queue.claim_next of a session": _claim_of_session,
     "queue.claimed": lambda store, _: store.queue.claimed(),
     "queue.depth": lambda store, _: store.queue.depth(),
+    "commands.cancel_requested": lambda store, at: store.commands.cancel_requested(at.running),
     "commands.get": lambda store, at: store.commands.get(at.running),
     "commands.inputs, commands.handle": lambda store, at: (
         store.commands.inputs(at.running),

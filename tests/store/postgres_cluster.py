@@ -15,6 +15,10 @@ import uuid
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
+
+from debug_server.store.address import is_postgres
+from tests.running import eventually
 
 _PR_SET_PDEATHSIG = 1
 _libc = ctypes.CDLL(None)
@@ -64,6 +68,18 @@ def running_cluster() -> Iterator[Cluster]:
             yield Cluster(directory)
     finally:
         shutil.rmtree(directory, ignore_errors=True)
+
+
+def await_no_connection(database_url: str) -> None:
+    """Wait until a PostgreSQL server has done everything for those who were connected to a database."""
+    if not is_postgres(database_url):
+        return
+    import psycopg
+
+    name = urlsplit(database_url).path.lstrip("/")
+    with psycopg.connect(database_url, dbname="postgres", autocommit=True) as connection:
+        found = "SELECT count(*) FROM pg_stat_activity WHERE datname = %s AND backend_type = 'client backend'"
+        eventually(lambda: connection.execute(found, (name,)).fetchone() == (0,), what="the end of every connection")
 
 
 def _program(name: str) -> str:

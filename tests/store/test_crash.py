@@ -11,6 +11,7 @@ from debug_server.model import CommandStatus
 from debug_server.store import open_store
 
 from . import programs
+from .postgres_cluster import await_no_connection
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -25,6 +26,7 @@ def test_kill_9_leaves_whole_transactions(database_url: str, seed: int) -> None:
         process.kill()
         # From the same reader, which may have taken more than that line, and the last of it by halves.
         acknowledged += [int(line) for line in process.stdout.read().splitlines()]
+    await_no_connection(database_url)  # a server may still be at the commit that the dead process sent
     with open_store(database_url) as store:
         commands = store.commands.in_session(session.id)
         ended = [command for command in commands if command.status is CommandStatus.SUCCEEDED]

@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from debug_server.errors import ConflictError, NotFoundError
-from debug_server.model import Command, CommandSpec, QueuedRun, RequestKey, SessionPlan
+from debug_server.model import CommandSpec, QueuedRun, RequestKey, SessionPlan
 from debug_server.store import MetadataStore
 from debug_server.store.keyed_requests import KEPT_SECONDS
 
@@ -49,8 +49,8 @@ def test_a_command_and_its_request_are_one_commit(store: MetadataStore) -> None:
 def test_a_run_and_its_request_are_one_commit(store: MetadataStore) -> None:
     """The same for a command in a session of its own; the command is claimed if it can start."""
     run = QueuedRun(spec=CommandSpec(["true"]), session_plan=SessionPlan(scratch=True), request=request_key("k"))
-    (command,) = store.runs.add([run], claim_owner="here") or []
-    assert isinstance(command, Command) and command.owner == "here"
+    command = store.runs.add_one(run, claim_owner="here")
+    assert command.owner == "here"
     assert store.requests.begin("c", "k", fingerprint="f", owner="b").reply == f'{{"id": {command.id}}}'
     with pytest.raises(ConflictError, match="'k'"):
         store.runs.add([run])

@@ -24,7 +24,6 @@ from tests.running import ROOT, carrying, eventually, lasting_port
 from tests.tasks.task_server import Receiver, TaskServer
 
 STUBBORN = Path(__file__).parent / "programs" / "stubborn.sh"
-_SERVE_SECONDS = 60.0
 
 
 @dataclass(slots=True, kw_only=True)
@@ -174,7 +173,7 @@ class ServerProcess:
             "error",
         ]
         process = subprocess.Popen(argv, cwd=self._root, env=self._environ, stdout=subprocess.DEVNULL)
-        eventually(self._answers, _SERVE_SECONDS, "a server that answers")
+        eventually(self._answers, what="a server that answers")
         return process
 
     def _answers(self) -> bool:

@@ -23,7 +23,7 @@ from debug_server.surfaces.http.tasks import TasksPart
 from debug_server.tasks import Tasks
 from tests.running import eventually
 
-SECONDS = 30.0
+SECONDS = 100.0
 
 
 class TaskServer:
@@ -57,7 +57,7 @@ class TaskServer:
         eventually(lambda: self._server.started, what="the server")
         self.port = self._server.servers[0].sockets[0].getsockname()[1]
         self.url = f"http://127.0.0.1:{self.port}"
-        self.client = httpx.Client(base_url=self.url, timeout=60)
+        self.client = httpx.Client(base_url=self.url, timeout=SECONDS + 20)
 
     def submit(self, task_id: str, prompt: str = "hello", *, key: str | None = None, **more: Any) -> httpx.Response:
         """Submit a task; returns the response."""

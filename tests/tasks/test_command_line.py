@@ -44,7 +44,7 @@ def test_the_commands(server: TaskServer, tmp_path: Path) -> None:
     missing = call(server.url, "tasks", "get", "none")
     assert (missing.returncode, missing.stderr) == (1, "debug-server: there is no task 'none'\n")
     place = os.path.relpath(tmp_path)
-    shared = ["--mode", "shared-workspace", "--project", place, "--lock", f"{place}/../b", "-f"]
+    shared = ["--mode", "shared-workspace", "--repo", place, "--lock", f"{place}/../b", "-f"]
     assert call(server.url, "tasks", "submit", "s", "in a place", *shared).stdout == "in a place"
     wrong = call(server.url, "tasks", "submit", "t", "x", "--mode", "magic")
     assert wrong.returncode == 2 and "execution_mode" in wrong.stderr

@@ -203,7 +203,7 @@ def test_the_real_codex(make_server: MakeServer, monkeypatch: pytest.MonkeyPatch
         found = server.run("t", "SAY hello from codex")
         assert (found["status"], found["message"]) == ("success", "codex execution completed"), found
         assert "hello from codex" in found["stdout"]
-        server.submitted("slow", "SLOW 400")
+        server.submitted("slow", "SLOW 2000")
         eventually(lambda: len(stub.requests) > 1, what="the second request")
         assert server.cancel("slow")["status"] == "canceled"
     stub.close()

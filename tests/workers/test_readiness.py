@@ -86,8 +86,10 @@ def test_it_is_ready_when_it_says_so_and_not_before(bench: Bench, kind: Kind) ->
             assert status["startup_latency_ms"] >= 150
             assert status["health"]["readiness"]["reason"] == "handshake_complete"
             (bench.root / "mark").unlink(missing_ok=True)
-            os.kill(status["pid"], signal.SIGKILL)
-            await until(lambda: not worker.is_ready)
+            with worker.borrow() as generation:
+                os.kill(status["pid"], signal.SIGKILL)
+                await generation.ending.wait()
+                assert not worker.is_ready  # before its successor can be
             assert await worker.wait_for_ready(60)
             assert worker.status()["restarts_total"] == 1
 

@@ -31,7 +31,7 @@ _TOO_DEEP = ("d" * 200, 21)  # beyond a path of 4,095 bytes
 def no_depth_left(base: Path) -> Iterator[None]:
     """pytest removes old folders by recursion, which does not get to the bottom of these."""
     yield
-    eventually(lambda: not any(item.name.startswith("worktree-") for item in threading.enumerate()), 60, "idle chores")
+    eventually(lambda: not any(item.name.startswith("worktree-") for item in threading.enumerate()), what="idle chores")
     for folder in ("worktrees", "deep"):
         subprocess.run(["rm", "-rf", "--one-file-system", str(base / folder)], check=False)
 

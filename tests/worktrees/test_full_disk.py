@@ -6,6 +6,7 @@ import os
 import subprocess
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,8 @@ from debug_server.errors import DebugServerError, DiskFullError, PatchApplicatio
 from debug_server.worktrees import SessionPatch, WorktreePool, apply_patch
 from debug_server.worktrees.artifact_files import copy_artifacts
 from tests.home import plain_git
-from tests.worktrees.places import Remote, fingerprint, git, make_remote, open_pool, reference
+from tests.running import eventually
+from tests.worktrees.places import Remote, fingerprint, git, is_empty, make_remote, open_pool, reference
 
 
 @pytest.fixture
@@ -62,6 +64,8 @@ def test_acquire(base: Path, small: Path, large: Remote, backend: str, leave: in
     with pytest.raises(DiskFullError, match="No space left on device: close or reset sessions"):
         pool.acquire_worktree(commit_sha=large.commits[1], owner="t", environment_hash=None)
     ballast.unlink()
+    trash = settings.state_dir / "trash"
+    eventually(partial(is_empty, trash), what="the removal of what was begun")  # in the background
     expected = reference(large.path, large.commits[1], base / "reference")
     with pool.acquire_worktree(commit_sha=large.commits[1], owner="t", environment_hash=None) as lease:
         assert fingerprint(lease.path) == fingerprint(expected)

@@ -9,6 +9,7 @@ import threading
 from pathlib import Path
 
 from debug_server.worktrees.wait_queue import WaitQueue
+from tests.running import eventually
 
 
 def test_first_come_first_served(tmp_path: Path) -> None:
@@ -27,12 +28,11 @@ def test_first_come_first_served(tmp_path: Path) -> None:
     threads = []
     for number in range(10):
         thread = threading.Thread(
-            target=line.take, args=(lambda number=number: attempt(number),), kwargs={"timeout": 60}
+            target=line.take, args=(lambda number=number: attempt(number),), kwargs={"timeout": 200}
         )
         thread.start()
         threads.append(thread)
-        while len(os.listdir(tmp_path / "line")) <= number:
-            pass
+        eventually(lambda number=number: len(os.listdir(tmp_path / "line")) > number)  # type: ignore[misc]
     for _ in range(10):
         with guard:
             free[0] += 1
@@ -45,10 +45,9 @@ def test_first_come_first_served(tmp_path: Path) -> None:
 def test_newcomers_do_not_overtake(tmp_path: Path) -> None:
     """While somebody waits, a newcomer does not even try."""
     line, tried, leave = WaitQueue(tmp_path / "line"), [], threading.Event()
-    first = threading.Thread(target=line.take, args=(lambda: leave.is_set() or None,), kwargs={"timeout": 60})
+    first = threading.Thread(target=line.take, args=(lambda: leave.is_set() or None,), kwargs={"timeout": 200})
     first.start()
-    while not os.listdir(tmp_path / "line"):
-        pass
+    eventually(lambda: os.listdir(tmp_path / "line"))
     assert line.take(lambda: tried.append(1), timeout=0) is None
     assert tried == []
     leave.set()
@@ -62,15 +61,14 @@ def test_dead_waiter_is_skipped(tmp_path: Path) -> None:
     program = (
         "import sys, pathlib; from debug_server.worktrees.wait_queue import WaitQueue\n"
         "line = WaitQueue(pathlib.Path(sys.argv[1]))\n"
-        "line.take(lambda: print('waiting', flush=True), timeout=60)\n"
+        "line.take(lambda: print('waiting', flush=True), timeout=200)\n"
     )
     command = [sys.executable, "-c", program, str(tmp_path / "line")]
     child = subprocess.Popen(command, cwd=Path(__file__).parents[2], stdout=subprocess.PIPE)
     assert child.stdout is not None
     child.stdout.readline()
-    while not (tmp_path / "line").exists() or not os.listdir(tmp_path / "line"):
-        pass
+    eventually(lambda: os.listdir(tmp_path / "line"))
     child.kill()
     child.communicate()
-    assert WaitQueue(tmp_path / "line").take(lambda: "mine", timeout=5) == "mine"
+    assert WaitQueue(tmp_path / "line").take(lambda: "mine", timeout=100) == "mine"
     assert os.listdir(tmp_path / "line") == []

@@ -29,6 +29,9 @@ class Backend(Protocol):
     def send(self, call: Call[T]) -> T:
         """Perform one operation."""
 
+    def send_from_thread(self, call: Call[T]) -> T:
+        """Perform one operation in another thread, while the backend's own follows a log."""
+
     def follow_log(self, command_id: int, *, offset: int = 0) -> Iterator[LogPiece]:
         """A log from an offset until the command has ended."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shlex
 from functools import partial
@@ -11,6 +12,7 @@ from typing import Annotated
 import typer
 
 from debug_server.client import calls
+from debug_server.messages import CommandReply
 from debug_server.model.signals import signal_number
 from debug_server.surfaces.cli.commands_app import CommandsApp
 from debug_server.surfaces.cli.environment_options import Extras, Groups, Manifests, Python
@@ -26,6 +28,7 @@ from debug_server.surfaces.cli.limit_options import NO_LIMITS, LimitOptions, Req
 from debug_server.surfaces.cli.output import Column, progress
 from debug_server.surfaces.cli.paging import DEFAULT_LIMIT, NEWEST, After, All, Limit, read_part, show_part
 from debug_server.surfaces.cli.remotes import Repository, chosen_repository, manifests_of
+from debug_server.surfaces.cli.sent_input import sent_stdin
 from debug_server.surfaces.cli.variable_options import Secrets, Variables, given_variables
 from debug_server.surfaces.cli.words import duration, listed, patch_text
 
@@ -106,6 +109,7 @@ def run(
     secret: Secrets = None,
     artifact: Artifacts = None,
     tty: Tty = False,
+    stdin: Annotated[bool, typer.Option("--stdin", "-i", help="pass your stdin on")] = False,
     limit_options: LimitOptions = NO_LIMITS,
     require: Require = None,
 ) -> None:
@@ -132,9 +136,18 @@ def run(
             secrets=secret or [],
             artifacts=artifact or [],
             tty=tty,
+            stdin=stdin,
         )
         progress(f"opening a workspace of {known.name} at {commit}")
-        raise typer.Exit(run_and_follow(backend, call.output(), lambda: [backend.send(request).command]))
+        started: list[CommandReply] = []
+
+        def start() -> list[CommandReply]:
+            started.append(backend.send(request).command)
+            return started
+
+        with sent_stdin(backend, started, tty_mode=tty) if stdin else contextlib.nullcontext():
+            status = run_and_follow(backend, call.output(), start)
+        raise typer.Exit(status)
 
 
 @app.command("list")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -10,14 +11,15 @@ import typer
 from debug_server.client import calls
 from debug_server.messages import ExecReply
 from debug_server.messages.execs import MAX_OUTPUT_BYTES, MAX_WAIT
-from debug_server.surfaces.cli.command import Argv, Cwd
+from debug_server.surfaces.cli.command import Argv, Artifacts, Cwd
 from debug_server.surfaces.cli.commands_app import CommandsApp
+from debug_server.surfaces.cli.environment_options import Extras, Groups, Manifests, Python
 from debug_server.surfaces.cli.following import status_of
 from debug_server.surfaces.cli.invocation import invocation
 from debug_server.surfaces.cli.limit_options import NO_LIMITS, LimitOptions, Require, with_limits
 from debug_server.surfaces.cli.output import print_notice
 from debug_server.surfaces.cli.variable_options import Secrets, Variables, given_variables
-from debug_server.surfaces.cli.words import listed, seconds
+from debug_server.surfaces.cli.words import listed, patch_text, seconds
 
 app = CommandsApp()
 _STILL_RUNNING = 75
@@ -34,9 +36,17 @@ def exec_(
         typer.Option("--repo", "--repository", metavar="NAME", help="run in a new workspace of this repository"),
     ] = None,
     commit: Annotated[str | None, typer.Option(help="with --repo: branch, tag or commit; default: HEAD")] = None,
+    patch: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="with --repo: a patch to apply; - is stdin")
+    ] = None,
+    manifest: Manifests = None,
+    python: Python = None,
+    extra: Extras = None,
+    group: Groups = None,
     cwd: Cwd = None,
     env: Variables = None,
     secret: Secrets = None,
+    artifact: Artifacts = None,
     wait: Annotated[str, typer.Option(metavar="TIME", help="the longest time to wait, such as 90 or 15m")] = "1h",
     limit_options: LimitOptions = NO_LIMITS,
     require: Require = None,
@@ -51,9 +61,15 @@ def exec_(
         session_id=session,
         repository=repo,
         commit_sha=commit,
+        patch=patch_text(patch),
+        manifests=manifest or [],
+        python=python,
+        extras=extra or [],
+        groups=group or [],
         cwd=cwd,
         env=given_variables(env, secret),
         secrets=secret or [],
+        artifacts=artifact or [],
         limits=limit_options.limits(),
         require=listed(require),
         wait=min(seconds(wait, flag="--wait"), MAX_WAIT),
@@ -69,6 +85,8 @@ def exec_(
         if not reply.ended:
             print_notice(f"command {reply.command_id} still runs: debug-server logs {reply.command_id} -f")
             raise typer.Exit(_STILL_RUNNING)
+        if artifact:
+            print_notice(f"kept files: debug-server artifact list {reply.session_id}")
         raise typer.Exit(status_of(backend.send(calls.get_command(reply.command_id))))
 
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import shutil
-from collections.abc import Iterator
+from collections.abc import Coroutine, Iterator
+from concurrent.futures import CancelledError
 from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
@@ -19,6 +20,7 @@ from debug_server.client import calls
 from debug_server.client.calls import Call
 from debug_server.client.decoding import decode
 from debug_server.client.downloaded_file import writing
+from debug_server.errors import UnavailableError
 from debug_server.messages import OPERATIONS, CommandReply, EventReply, LogPiece
 from debug_server.messages.faults import validated
 from debug_server.service import LOCAL
@@ -51,10 +53,19 @@ class LocalBackend:
         if call.operation == "session_patch":
             patch = self._local.service.sessions.diff_bytes(LOCAL, _request(m.SessionRef, call.fields))
             return decode(call.reply, self._runner.run(patch))
+        return decode(call.reply, self._runner.run(self._performed(call)))
+
+    def send_from_thread(self, call: Call[T]) -> T:
+        """Perform one operation in the event loop of the thread that follows a log."""
+        pending = asyncio.run_coroutine_threadsafe(self._performed(call), self._runner.get_loop())
+        try:
+            return decode(call.reply, pending.result())
+        except CancelledError as error:  # by ``close``
+            raise UnavailableError("the program ends") from error
+
+    def _performed(self, call: Call[Any]) -> Coroutine[Any, Any, Any]:
         operation = OPERATIONS[call.operation]
-        request = _request(operation.request, call.fields)
-        reply = self._runner.run(self._local.service.perform(LOCAL, operation, request))
-        return decode(call.reply, reply)
+        return self._local.service.perform(LOCAL, operation, _request(operation.request, call.fields))
 
     def follow_log(self, command_id: int, *, offset: int = 0) -> Iterator[LogPiece]:
         """A log from an offset until the command has ended."""

@@ -10,19 +10,29 @@ import signal
 import termios
 import threading
 import tty
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from debug_server.errors import KeeperError
 from debug_server.model import LogChunk
 
-if TYPE_CHECKING:
-    from debug_server.service.foreground import CommandInput
-
 _PIECE = 1 << 16
 _KEPT_BYTES = 1 << 16  # longer than any reason
+
+
+class CommandInput(Protocol):
+    """The stdin and the terminal of a running command; KeeperError if it has ended."""
+
+    def write(self, data: bytes) -> None:
+        """Write data; returns when the command's pipe has accepted all of it."""
+
+    def close(self) -> None:
+        """Close stdin."""
+
+    def resize(self, size: Mapping[str, int]) -> None:
+        """Set the size of the terminal: ``rows`` and ``cols``."""
 
 
 class Printer:

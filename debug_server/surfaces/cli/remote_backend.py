@@ -35,6 +35,10 @@ class RemoteBackend:
         """Perform one operation."""
         return self._client.send(call)
 
+    def send_from_thread(self, call: Call[T]) -> T:
+        """Perform one operation in another thread."""
+        return self._client.send(call)
+
     def follow_log(self, command_id: int, *, offset: int = 0) -> Iterator[LogPiece]:
         """A log from an offset until the command has ended."""
         return self._client.follow_log(command_id, offset=offset)

@@ -71,7 +71,10 @@ def submit(
     run: Annotated[str, typer.Option(help="the id of the run that the task belongs to")] = "cli",
     timeout: Annotated[str, typer.Option(metavar="TIME", help="time limit, such as 90 (seconds) or 15m")] = "10m",
     mode: Annotated[str, typer.Option(help="the execution mode, such as no-workspace")] = "no-workspace",
-    project: Annotated[Path | None, typer.Option(help="the project's root, for the workspace modes")] = None,
+    project: Annotated[
+        Path | None,
+        typer.Option("--project", "--repo", metavar="FOLDER", help="the project's root, for the workspace modes"),
+    ] = None,
     lock: Annotated[list[Path] | None, typer.Option(help="a path to lock for this task; may be repeated")] = None,
     worktree: Annotated[Path | None, typer.Option(help="the path of the task's worktree")] = None,
     branch: Annotated[str | None, typer.Option(help="the worktree's branch")] = None,

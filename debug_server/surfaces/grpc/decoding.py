@@ -11,7 +11,7 @@ from google.protobuf.message import DecodeError, Message
 from google.protobuf.struct_pb2 import Struct, Value
 
 from debug_server.errors import InvalidInputError
-from debug_server.messages import Request, WriteStdin
+from debug_server.messages import ListSessions, Request, WriteStdin
 from debug_server.messages.faults import validated
 
 M = TypeVar("M", bound=Message)
@@ -33,6 +33,8 @@ def request_of(kind: type[R], message: Message) -> R:
     fields = plain(message)
     if kind is WriteStdin:
         fields["encoding"] = "base64"
+    if kind is ListSessions:
+        fields.setdefault("order", "newest")
     return validated(kind, fields, whole="request")
 
 

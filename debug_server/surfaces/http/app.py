@@ -16,11 +16,12 @@ from starlette.routing import Mount, Route, WebSocketRoute
 from starlette.types import ASGIApp
 
 from debug_server.messages import OPERATIONS, ROUTES
+from debug_server.messages.routes import VERSIONED
 from debug_server.messages.routes import Route as TableRoute
 from debug_server.ports import Part
 from debug_server.service import Service
 from debug_server.surfaces.http import probes
-from debug_server.surfaces.http.documented_routes import VERSIONED, DocumentedRoute
+from debug_server.surfaces.http.documented_routes import DocumentedRoute
 from debug_server.surfaces.http.endpoints import (
     Endpoint,
     artifact_file,

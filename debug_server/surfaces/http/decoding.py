@@ -15,6 +15,7 @@ from debug_server.nearest import nearest
 
 M = TypeVar("M", bound=BaseModel)
 _WITH_TOKEN = frozenset({"", "application/x-www-form-urlencoded"})  # accepted together with a token
+_KINDS = {list: "an array", str: "a string", bool: "true or false", type(None): "null"}
 _DIGITS = 19  # of the largest number that a path may hold
 
 
@@ -74,7 +75,7 @@ async def json_object(request: Request) -> dict[str, Any]:
     except ValueError as error:
         raise InvalidInputError(f"the body is not JSON: {error}") from error
     if not isinstance(value, dict):
-        raise InvalidInputError(f"the body must be a JSON object, not a {type(value).__name__}")
+        raise InvalidInputError(f"the body must be a JSON object, not {_KINDS.get(type(value), 'a number')}")
     return value
 
 

@@ -11,7 +11,6 @@ from starlette.routing import Route
 from debug_server.surfaces.http.endpoints import Endpoint, with_error_responses
 
 JSON, NDJSON, SSE, BYTES = ("application/json", "application/x-ndjson", "text/event-stream", "application/octet-stream")
-VERSIONED = "/api/v1"  # the prefix of the routes that clients can rely on
 LAST_EVENT = {
     "name": "Last-Event-ID",
     "in": "header",

@@ -13,13 +13,13 @@ from starlette.routing import BaseRoute, Route
 
 from debug_server.messages import OPERATIONS, ROUTES, VARIANTS, Reply
 from debug_server.messages.fields import doc_of
+from debug_server.messages.routes import VERSIONED
 from debug_server.surfaces.http.documented_routes import (
     BYTES,
     JSON,
     LAST_EVENT,
     NDJSON,
     SSE,
-    VERSIONED,
     DocumentedRoute,
     RouteDoc,
 )

@@ -12,9 +12,10 @@ from typing import Any
 from starlette.exceptions import HTTPException
 from starlette.requests import HTTPConnection
 from starlette.responses import Response
-from starlette.routing import BaseRoute, Match, Route
+from starlette.routing import BaseRoute, Match, Mount, Route
 
 from debug_server.errors import DebugServerError, InvalidInputError, NotFoundError
+from debug_server.messages.routes import VERSIONED
 from debug_server.nearest import nearest
 from debug_server.service import mapping_of
 
@@ -22,6 +23,9 @@ _RETRY_SECONDS = 1.0
 _LONGEST_PATH = 200  # that is compared with others
 _FIELD, _NUMBER = re.compile(r"{[^}]*}"), re.compile(r"(?<=/)\d+(?=/|$)")
 _PREFIX = re.compile(r"^/(?:api/?)?(?:v\d+/)?")  # of another version, or none
+_COMMANDS = "`GET /api/v1/commands?status={}`"
+# What the command line calls otherwise than the routes.
+_OTHER_NAMES = {"/ps": _COMMANDS.format("active"), "/history": _COMMANDS.format("ended")}
 _REASON_BYTES = 123  # what a WebSocket's closing frame can carry
 
 
@@ -68,9 +72,20 @@ def _advice(path: str, routes: Iterable[BaseRoute]) -> str:
     """What to do about an unknown path: the most similar one, and where all of them are."""
     known = {_FIELD.sub("{}", route.path): route.path for route in routes if isinstance(route, Route)}
     shape = _NUMBER.sub("{}", _PREFIX.sub("/", path[:_LONGEST_PATH]))
+    if shape in _OTHER_NAMES:
+        return f"use {_OTHER_NAMES[shape]}; /docs has every path"
     meant = known.get(shape) or nearest(shape, known)
     meant = known.get(meant, meant) if meant else None
-    return f"did you mean {meant!r}? /docs has every path" if meant else "/docs has every path"
+    if meant is None:
+        return "/docs has every path"
+    prefix = VERSIONED if meant in _versioned(routes) else ""
+    return f"did you mean {prefix + meant!r}? /docs has every path"
+
+
+def _versioned(routes: Iterable[BaseRoute]) -> set[str]:
+    """The paths that clients can rely on, without their prefix."""
+    inner = (mount.routes for mount in routes if isinstance(mount, Mount) and mount.path == VERSIONED)
+    return {route.path for found in inner for route in found if isinstance(route, Route)}
 
 
 def _methods(connection: HTTPConnection) -> set[str]:

@@ -6,8 +6,8 @@ from starlette.requests import Request
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from debug_server.messages.routes import VERSIONED
 from debug_server.messages.routes import Route as TableRoute
-from debug_server.surfaces.http.documented_routes import VERSIONED
 from debug_server.surfaces.http.endpoints import Endpoint, with_error_responses
 
 

@@ -94,7 +94,7 @@ def decoded(kind: type[m.Request], arguments: object, *, of: str) -> Any:
     try:
         return kind.model_validate(arguments)
     except ValidationError as error:
-        faults = sentence_of(error, whole="arguments")
+        faults = sentence_of(error, kind, whole="arguments")
         raise InvalidInputError(f"{of} cannot take these arguments: {faults}") from error
 
 

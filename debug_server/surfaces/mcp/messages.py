@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
@@ -51,6 +51,12 @@ class SessionCreateArguments(m.OpenSession):
     @classmethod
     def _refuse_commands(cls, given: object) -> object:
         return _refuse(given, {"commands": "use the tool run with the session's id"})
+
+
+class SessionListArguments(m.ListSessions):
+    """Which sessions to list; the newest first, because that is the one an agent looks for."""
+
+    order: Annotated[Literal["oldest", "newest"], Field(description="Which comes first.")] = "newest"
 
 
 def _refuse(given: object, others: Mapping[str, str]) -> object:

@@ -16,13 +16,13 @@ from pydantic import AnyUrl
 from debug_server import __version__
 from debug_server import messages as m
 from debug_server.errors import DebugServerError, InvalidInputError
-from debug_server.nearest import nearest
 from debug_server.service import Caller, Service
 from debug_server.surfaces.mcp import resources
 from debug_server.surfaces.mcp.admission import request_id_of, toolsets_of
 from debug_server.surfaces.mcp.calls import Call, as_mcp, caller_of, decoded, recorded
 from debug_server.surfaces.mcp.refusal import REPLY_KEY, failed
 from debug_server.surfaces.mcp.text import text_of
+from debug_server.surfaces.mcp.tool_names import meant_tool
 from debug_server.surfaces.mcp.tools import IDEMPOTENCY_KEY, TOOLS, Tool
 from debug_server.surfaces.mcp.toolsets import DEFAULT, PARAMETER, Toolsets, listed
 
@@ -122,7 +122,7 @@ def _described(name: str) -> types.Tool:
 
 
 def _hint(name: str) -> str:
-    meant = nearest(name[:64], TOOLS)
+    meant = meant_tool(name[:64])
     return f"did you mean {meant!r}?" if meant else "tools/list names them"
 
 

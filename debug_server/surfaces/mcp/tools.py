@@ -201,7 +201,7 @@ _ALL = [
         unlisted=frozenset({"metadata", "requested_by", "commands"}),
     ),
     _core("get_session", "session_info"),
-    _core("list_sessions", "session_list"),
+    _core("list_sessions", "session_list", request=t.SessionListArguments),
     _core("list_commands", "session_commands"),
     Tool(
         name="session_logs",

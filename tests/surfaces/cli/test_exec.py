@@ -31,3 +31,27 @@ def test_a_command_that_still_runs_is_75(terminal: Terminal) -> None:
     assert done.status == 75 and "still runs: debug-server logs" in done.err, done.err
     command = done.err.split()[2]
     assert terminal("command", "cancel", command).status == 0
+
+
+def test_a_patched_workspace_and_kept_files(terminal: Terminal, project: Callable[[], str]) -> None:
+    """As with run: a patch of the commit, a manifest by its name, and files that match a pattern."""
+    patch = terminal.folder / "p.patch"
+    patch.write_text("--- /dev/null\n+++ b/added\n@@ -0,0 +1 @@\n+new\n")
+    name = project()
+    done = terminal("exec", "--repo", name, "--patch", patch, "--artifact", "add*", "--", "cat", "added")
+    assert (done.status, done.out) == (0, "new\n"), done
+    session = done.err.split()[-1]
+    assert [row["name"] for row in terminal("--json", "artifact", "list", session).items].count("added") == 1
+    refused = terminal("exec", "--repo", name, "--manifest", "none.txt", "--", "true")
+    assert refused.status == 125, refused
+    assert terminal("exec", "--patch", patch, "--", "true").status == 2, "a folder without a repository"
+
+
+def test_run_passes_stdin_on(terminal: Terminal, project: Callable[[], str]) -> None:
+    """Every byte and the end, and a program that reads nothing is not waited for."""
+    name = project()
+    text = "".join(f"line {number}\n" for number in range(40_000))
+    done = terminal("command", "run", "-i", "--repo", name, "--", "cat", stdin=text)
+    assert (done.status, done.out == text) == (0, True), done.err
+    assert terminal("command", "run", "-i", "--repo", name, "--", "true", stdin=text).status == 0
+    assert terminal("command", "run", "--repo", name, "--", "cat", stdin="unread").out == "", "only with -i"

@@ -177,3 +177,23 @@ def test_exec_answers_with_the_bytes(play: Play) -> None:
         assert (cut.stdout, cut.stdout_tail, cut.left_out[0].bytes) == (b"1\n2\n", b"000\n", 3893 - 8)
 
     play(scene)
+
+
+def test_commit_is_another_name_and_the_newest_session_is_the_first(play: Play) -> None:
+    """As over HTTP, ``commit`` may be given for ``commit_sha``, not both; a list continues in its order."""
+
+    async def scene(served: Served) -> None:
+        ask = served.admin.ask
+        opened = [(await ask("OpenSession", repository="project", commit="main")).id for _ in range(3)]
+        found, _ = await refusal(ask("OpenSession", repository="project", commit="main", commit_sha="main"))
+        assert found is grpc.StatusCode.INVALID_ARGUMENT
+        assert (await ask("ExecCommand", repository="project", commit="main", argv=["true"], wait=90)).exit_code == 0
+        first = await ask("ListSessions", status=["open"], limit=2)
+        rest = await ask("ListSessions", status=["open"], limit=2, after=first.next_after)
+        assert [row.id for row in (*first.items, *rest.items)] == sorted(opened, reverse=True)
+        oldest = await ask("ListSessions", status=["open"], order="oldest")
+        assert [row.id for row in oldest.items] == sorted(opened)
+        for session in opened:
+            await ask("CloseSession", session_id=session)
+
+    play(scene)

@@ -9,7 +9,7 @@ import pytest
 
 from debug_server.app.parts import TASKS
 from tests.servers import unmount_below
-from tests.surfaces.http.serving import Served, refused
+from tests.surfaces.http.serving import Served, answered, refused
 
 
 @pytest.fixture(scope="module")
@@ -29,20 +29,28 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 @pytest.mark.parametrize(
     ("path", "meant"),
     [
-        ("/sesions", "/sessions"),
-        ("/api/v1/sesions", "/sessions"),
-        ("/api/v9/sessions", "/sessions"),
-        ("/api/sessions/7", "/sessions/{session_id}"),
-        ("/v1/sessions/7/commands", "/sessions/{session_id}/commands"),
-        ("/session/7/command", "/sessions/{session_id}/commands"),
-        ("/commands/7/logs", "/commands/{command_id}/log"),
-        ("/task/submit", "/tasks/submit"),
+        ("/sesions", "/api/v1/sessions"),
+        ("/api/v1/sesions", "/api/v1/sessions"),
+        ("/api/v9/sessions", "/api/v1/sessions"),
+        ("/api/sessions/7", "/api/v1/sessions/{session_id}"),
+        ("/v1/sessions/7/commands", "/api/v1/sessions/{session_id}/commands"),
+        ("/session/7/command", "/api/v1/sessions/{session_id}/commands"),
+        ("/commands/7/logs", "/api/v1/commands/{command_id}/log"),
+        ("/task/submit", "/api/v1/tasks/submit"),
     ],
 )
 def test_an_unknown_path_is_answered_with_the_nearest(shared: Served, path: str, meant: str) -> None:
     """Also below another version, or none; and with the page that has every path."""
     error = refused(shared.admin.get(path), 404, "not_found")
     assert error["message"] == f"there is no path {path!r}: did you mean {meant!r}? /docs has every path"
+
+
+@pytest.mark.parametrize(("path", "status"), [("/ps", "active"), ("/history", "ended"), ("/api/v1/history", "ended")])
+def test_a_command_of_the_command_line_is_no_path(shared: Served, path: str, status: str) -> None:
+    """The route that lists these commands is named."""
+    message = refused(shared.admin.get(path), 404, "not_found")["message"]
+    assert f"use `GET /api/v1/commands?status={status}`" in message
+    assert shared.admin.get(f"/api/v1/commands?status={status}").status_code == 200
 
 
 def test_a_path_like_no_other(shared: Served) -> None:
@@ -74,6 +82,17 @@ def test_a_wrong_method_is_answered_with_the_right_ones(shared: Served) -> None:
             "status: must be 'queued', 'running', 'success', 'failed' or 'canceled', not 'done', "
             'for example "running"',
         ),
+        (
+            "/tasks?status=faild",
+            "status: must be 'queued', 'running', 'success', 'failed' or 'canceled', not 'faild': did you mean "
+            "'failed'?",
+        ),
+        (
+            "/commands?status=running,faild",
+            "status: must be 'pending', 'running', 'succeeded', 'failed', 'cancelled', 'active' or 'ended', not "
+            "'faild': did you mean 'failed'?",
+        ),
+        (f"/sessions?after={2**63}", f"after: must be at most {2**62}, not '{2**63}', for example 100"),
     ],
 )
 def test_a_wrong_query(shared: Served, path: str, said: str) -> None:
@@ -81,6 +100,12 @@ def test_a_wrong_query(shared: Served, path: str, said: str) -> None:
     error = refused(shared.admin.get(path), 422, "invalid_input")
     assert error["message"] == said
     assert error["field"] == said.partition(":")[0].partition(" ")[0]
+
+
+def test_lists_of_words_may_be_mixed(shared: Served) -> None:
+    """Commas, a repeated name, and both."""
+    for query in ("status=failed,succeeded&status=active", "status=failed&status=ended", "status=failed,ended"):
+        answered(shared.admin.get(f"/api/v1/commands?{query}"), 200)
 
 
 BODY = {"repository": "repo", "commit": "HEAD", "argv": ["true"]}
@@ -121,8 +146,10 @@ def test_a_query_where_a_body_belongs(shared: Served, path: str, said: str) -> N
 
 def test_a_body_that_is_no_object(shared: Served) -> None:
     """Is told by its kind; so is one that is no JSON."""
-    told = refused(shared.admin.post("/runs", json=[]), 422, "invalid_input")["message"]
-    assert "must be a JSON object, not a list" in told
+    for body, kind in ((b"[]", "an array"), (b"null", "null"), (b'"x"', "a string"), (b"5", "a number")):
+        answer = shared.admin.post("/runs", content=body, headers={"Content-Type": "application/json"})
+        message = refused(answer, 422, "invalid_input")["message"]
+        assert message == f"the body must be a JSON object, not {kind}"
     answer = shared.admin.post("/runs", content=b"{argv", headers={"Content-Type": "application/json"})
     assert "the body is not JSON: " in refused(answer, 422, "invalid_input")["message"]
 

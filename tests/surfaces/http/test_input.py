@@ -117,7 +117,7 @@ def test_unknown_signals_are_refused(shared: Served, wrong: object) -> None:
 
 def test_bodies_that_another_site_could_send_are_refused(shared: Served) -> None:
     """A body is JSON by its content type; what ``curl -d`` sends is taken with a token, as no page can send one."""
-    body = b'{"name": "repo", "remote_url": "x"}'
+    body = b'{"name": "repo", "remote_url": "/x"}'
     kinds = {"application/json": 409, "application/merge-patch+json; charset=utf-8": 409, "text/plain": 415}
     kinds |= {"multipart/form-data; boundary=x": 415, "application/x-www-form-urlencoded": 409}
     for kind, status in kinds.items():

@@ -98,7 +98,7 @@ def test_a_day_with_curl(server: ServerProcess) -> None:
 def test_mistakes_with_curl(server: ServerProcess) -> None:
     """A misspelled path, field and method, and a wrong token, are answered with what to write."""
     curl = Curl(server, token=server.token)
-    assert "did you mean '/sessions'?" in curl.get("/sesions")["error"]["message"] and curl.status == 404
+    assert "did you mean '/api/v1/sessions'?" in curl.get("/sesions")["error"]["message"] and curl.status == 404
     assert "did you mean 'commit'?" in curl.post("/sessions", repository="project", comit="HEAD")["error"]["message"]
     assert "use GET or POST" in curl.delete("/sessions")["error"]["message"] and curl.status == 405
     stranger = Curl(server, token="guessed")

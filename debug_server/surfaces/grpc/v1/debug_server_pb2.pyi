@@ -89,7 +89,7 @@ class RepositoryList(_message.Message):
     def __init__(self, items: _Optional[_Iterable[_Union[Repository, _Mapping]]] = ..., next_after: _Optional[int] = ...) -> None: ...
 
 class OpenSessionRequest(_message.Message):
-    __slots__ = ("repository", "commit_sha", "patch", "metadata", "requested_by", "expires_in", "manifests", "python", "commands", "extras", "groups", "env", "cwd")
+    __slots__ = ("repository", "commit_sha", "patch", "metadata", "requested_by", "expires_in", "manifests", "python", "commands", "extras", "groups", "env", "cwd", "commit")
     class EnvEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -110,6 +110,7 @@ class OpenSessionRequest(_message.Message):
     GROUPS_FIELD_NUMBER: _ClassVar[int]
     ENV_FIELD_NUMBER: _ClassVar[int]
     CWD_FIELD_NUMBER: _ClassVar[int]
+    COMMIT_FIELD_NUMBER: _ClassVar[int]
     repository: str
     commit_sha: str
     patch: str
@@ -123,7 +124,8 @@ class OpenSessionRequest(_message.Message):
     groups: _containers.RepeatedScalarFieldContainer[str]
     env: _containers.ScalarMap[str, str]
     cwd: str
-    def __init__(self, repository: _Optional[str] = ..., commit_sha: _Optional[str] = ..., patch: _Optional[str] = ..., metadata: _Optional[_Union[_struct_pb2.Struct, _Mapping]] = ..., requested_by: _Optional[str] = ..., expires_in: _Optional[float] = ..., manifests: _Optional[_Iterable[str]] = ..., python: _Optional[str] = ..., commands: _Optional[_Iterable[str]] = ..., extras: _Optional[_Iterable[str]] = ..., groups: _Optional[_Iterable[str]] = ..., env: _Optional[_Mapping[str, str]] = ..., cwd: _Optional[str] = ...) -> None: ...
+    commit: str
+    def __init__(self, repository: _Optional[str] = ..., commit_sha: _Optional[str] = ..., patch: _Optional[str] = ..., metadata: _Optional[_Union[_struct_pb2.Struct, _Mapping]] = ..., requested_by: _Optional[str] = ..., expires_in: _Optional[float] = ..., manifests: _Optional[_Iterable[str]] = ..., python: _Optional[str] = ..., commands: _Optional[_Iterable[str]] = ..., extras: _Optional[_Iterable[str]] = ..., groups: _Optional[_Iterable[str]] = ..., env: _Optional[_Mapping[str, str]] = ..., cwd: _Optional[str] = ..., commit: _Optional[str] = ...) -> None: ...
 
 class GetSessionRequest(_message.Message):
     __slots__ = ("session_id",)
@@ -374,7 +376,7 @@ class WriteStdinRequest(_message.Message):
     def __init__(self, command_id: _Optional[int] = ..., write_id: _Optional[str] = ..., data: _Optional[bytes] = ..., close: _Optional[bool] = ...) -> None: ...
 
 class StartRunRequest(_message.Message):
-    __slots__ = ("repository", "commit_sha", "patch", "argv", "cwd", "env", "log_name", "limits", "require", "artifacts", "tty", "stdin", "priority", "manifests", "python", "metadata", "extras", "groups", "secrets")
+    __slots__ = ("repository", "commit_sha", "patch", "argv", "cwd", "env", "log_name", "limits", "require", "artifacts", "tty", "stdin", "priority", "manifests", "python", "metadata", "extras", "groups", "secrets", "commit")
     class EnvEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -401,6 +403,7 @@ class StartRunRequest(_message.Message):
     EXTRAS_FIELD_NUMBER: _ClassVar[int]
     GROUPS_FIELD_NUMBER: _ClassVar[int]
     SECRETS_FIELD_NUMBER: _ClassVar[int]
+    COMMIT_FIELD_NUMBER: _ClassVar[int]
     repository: str
     commit_sha: str
     patch: str
@@ -420,10 +423,11 @@ class StartRunRequest(_message.Message):
     extras: _containers.RepeatedScalarFieldContainer[str]
     groups: _containers.RepeatedScalarFieldContainer[str]
     secrets: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, repository: _Optional[str] = ..., commit_sha: _Optional[str] = ..., patch: _Optional[str] = ..., argv: _Optional[_Iterable[str]] = ..., cwd: _Optional[str] = ..., env: _Optional[_Mapping[str, str]] = ..., log_name: _Optional[str] = ..., limits: _Optional[_Union[Limits, _Mapping]] = ..., require: _Optional[_Iterable[str]] = ..., artifacts: _Optional[_Iterable[str]] = ..., tty: _Optional[bool] = ..., stdin: _Optional[bool] = ..., priority: _Optional[int] = ..., manifests: _Optional[_Iterable[str]] = ..., python: _Optional[str] = ..., metadata: _Optional[_Union[_struct_pb2.Struct, _Mapping]] = ..., extras: _Optional[_Iterable[str]] = ..., groups: _Optional[_Iterable[str]] = ..., secrets: _Optional[_Iterable[str]] = ...) -> None: ...
+    commit: str
+    def __init__(self, repository: _Optional[str] = ..., commit_sha: _Optional[str] = ..., patch: _Optional[str] = ..., argv: _Optional[_Iterable[str]] = ..., cwd: _Optional[str] = ..., env: _Optional[_Mapping[str, str]] = ..., log_name: _Optional[str] = ..., limits: _Optional[_Union[Limits, _Mapping]] = ..., require: _Optional[_Iterable[str]] = ..., artifacts: _Optional[_Iterable[str]] = ..., tty: _Optional[bool] = ..., stdin: _Optional[bool] = ..., priority: _Optional[int] = ..., manifests: _Optional[_Iterable[str]] = ..., python: _Optional[str] = ..., metadata: _Optional[_Union[_struct_pb2.Struct, _Mapping]] = ..., extras: _Optional[_Iterable[str]] = ..., groups: _Optional[_Iterable[str]] = ..., secrets: _Optional[_Iterable[str]] = ..., commit: _Optional[str] = ...) -> None: ...
 
 class ExecCommandRequest(_message.Message):
-    __slots__ = ("argv", "session_id", "repository", "commit_sha", "patch", "manifests", "python", "extras", "groups", "metadata", "cwd", "env", "log_name", "limits", "require", "secrets", "artifacts", "tty", "stdin", "priority", "timeout", "wait", "on_disconnect", "output_bytes", "merged", "digest")
+    __slots__ = ("argv", "session_id", "repository", "commit_sha", "patch", "manifests", "python", "extras", "groups", "metadata", "cwd", "env", "log_name", "limits", "require", "secrets", "artifacts", "tty", "stdin", "priority", "timeout", "wait", "on_disconnect", "output_bytes", "merged", "digest", "commit")
     class EnvEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -457,6 +461,7 @@ class ExecCommandRequest(_message.Message):
     OUTPUT_BYTES_FIELD_NUMBER: _ClassVar[int]
     MERGED_FIELD_NUMBER: _ClassVar[int]
     DIGEST_FIELD_NUMBER: _ClassVar[int]
+    COMMIT_FIELD_NUMBER: _ClassVar[int]
     argv: _containers.RepeatedScalarFieldContainer[str]
     session_id: int
     repository: str
@@ -483,7 +488,8 @@ class ExecCommandRequest(_message.Message):
     output_bytes: int
     merged: bool
     digest: bool
-    def __init__(self, argv: _Optional[_Iterable[str]] = ..., session_id: _Optional[int] = ..., repository: _Optional[str] = ..., commit_sha: _Optional[str] = ..., patch: _Optional[str] = ..., manifests: _Optional[_Iterable[str]] = ..., python: _Optional[str] = ..., extras: _Optional[_Iterable[str]] = ..., groups: _Optional[_Iterable[str]] = ..., metadata: _Optional[_Union[_struct_pb2.Struct, _Mapping]] = ..., cwd: _Optional[str] = ..., env: _Optional[_Mapping[str, str]] = ..., log_name: _Optional[str] = ..., limits: _Optional[_Union[Limits, _Mapping]] = ..., require: _Optional[_Iterable[str]] = ..., secrets: _Optional[_Iterable[str]] = ..., artifacts: _Optional[_Iterable[str]] = ..., tty: _Optional[bool] = ..., stdin: _Optional[bool] = ..., priority: _Optional[int] = ..., timeout: _Optional[float] = ..., wait: _Optional[float] = ..., on_disconnect: _Optional[str] = ..., output_bytes: _Optional[int] = ..., merged: _Optional[bool] = ..., digest: _Optional[bool] = ...) -> None: ...
+    commit: str
+    def __init__(self, argv: _Optional[_Iterable[str]] = ..., session_id: _Optional[int] = ..., repository: _Optional[str] = ..., commit_sha: _Optional[str] = ..., patch: _Optional[str] = ..., manifests: _Optional[_Iterable[str]] = ..., python: _Optional[str] = ..., extras: _Optional[_Iterable[str]] = ..., groups: _Optional[_Iterable[str]] = ..., metadata: _Optional[_Union[_struct_pb2.Struct, _Mapping]] = ..., cwd: _Optional[str] = ..., env: _Optional[_Mapping[str, str]] = ..., log_name: _Optional[str] = ..., limits: _Optional[_Union[Limits, _Mapping]] = ..., require: _Optional[_Iterable[str]] = ..., secrets: _Optional[_Iterable[str]] = ..., artifacts: _Optional[_Iterable[str]] = ..., tty: _Optional[bool] = ..., stdin: _Optional[bool] = ..., priority: _Optional[int] = ..., timeout: _Optional[float] = ..., wait: _Optional[float] = ..., on_disconnect: _Optional[str] = ..., output_bytes: _Optional[int] = ..., merged: _Optional[bool] = ..., digest: _Optional[bool] = ..., commit: _Optional[str] = ...) -> None: ...
 
 class ExecResult(_message.Message):
     __slots__ = ("command_id", "session_id", "status", "ended", "exit_code", "exit_reason", "message", "created_at", "started_at", "finished_at", "queued_seconds", "wall_seconds", "cpu_seconds", "stdout", "stderr", "stdout_tail", "stderr_tail", "stdout_encoding", "stderr_encoding", "stdout_bytes", "stderr_bytes", "log_bytes", "merged", "left_out", "digest")
