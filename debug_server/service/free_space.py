@@ -12,10 +12,11 @@ from pathlib import Path
 from debug_server.errors import DiskFullError
 from debug_server.runner.settings import RunnerPaths
 
-_MIN_FREE_BYTES = 16 << 20  # twice the store's reserve
+_MIN_FREE_BYTES = 16 << 20  # twice the store's reserve, which is no room for new work when it was released
+_SHARE_OF_BYTES = 50  # at most 1/50 of the disk, so that small disks are usable: of these, too, twice the reserve
 _MIN_FREE_FILES = 1000
 _READY_BYTES = 64 << 20
-_SHARE = 100  # at most 1/100 of the disk, so that small disks are usable
+_SHARE_OF_FILES = 100
 _RETRY_SECONDS = 30.0
 
 
@@ -25,7 +26,7 @@ def require_free_space(paths: RunnerPaths) -> None:
         disk = os.statvfs(paths.artifacts_root)
     except OSError:
         return
-    if disk.f_bavail * disk.f_frsize < min(_MIN_FREE_BYTES, disk.f_blocks * disk.f_frsize // _SHARE):
+    if disk.f_bavail * disk.f_frsize < min(_MIN_FREE_BYTES, disk.f_blocks * disk.f_frsize // _SHARE_OF_BYTES):
         left = f"{disk.f_bavail * disk.f_frsize} bytes free"
     elif _has_few_files(disk):
         left = f"{disk.f_favail} inodes free"
@@ -51,4 +52,4 @@ def space_for_readiness(folder: Path) -> str:
 
 def _has_few_files(disk: os.statvfs_result, factor: int = 1) -> bool:
     """Never on a file system without a limit on files, which says that it has none."""
-    return disk.f_files > 0 and disk.f_favail < factor * min(_MIN_FREE_FILES, disk.f_files // _SHARE)
+    return disk.f_files > 0 and disk.f_favail < factor * min(_MIN_FREE_FILES, disk.f_files // _SHARE_OF_FILES)

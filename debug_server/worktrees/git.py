@@ -24,6 +24,7 @@ ALLOWED_PROTOCOLS = ("file", "https", "http", "ssh", "git")
 DEFAULT_TIMEOUT = 120.0
 # Returns a context manager: a cancellation during its block calls the given function.
 OnCancel = Callable[[Callable[[], object]], AbstractContextManager[None]]
+_HELD = ("/bin/sh", "-c", 'read -r begin && exec "$0" "$@"')
 _MAX_LINES, _MAX_LINE_CHARACTERS = 8, 400
 _PIECE = 1 << 16  # bytes that are read at once
 
@@ -176,10 +177,11 @@ def run_git(
 
     git inherits the descriptor ``lock``: if we are killed, the lock is held until git has ended too.
     """
-    process = _start(arguments, place, instead_of=instead_of, lock=lock)
+    held = max_file_bytes is not None  # git fetches at once: a helper that it starts first would have no limit
+    process = _start(arguments, place, instead_of=instead_of, lock=lock, held=held)
     limits = {resource.RLIMIT_FSIZE: max_file_bytes, resource.RLIMIT_AS: max_memory_bytes}
     with process, _killed_by(on_cancel, process):
-        return _finish(process, arguments, stdin=stdin, timeout=timeout, limits=limits)
+        return _finish(process, arguments, stdin=b"\n" + stdin if held else stdin, timeout=timeout, limits=limits)
 
 
 def scan_git(
@@ -237,12 +239,14 @@ def _start(
     *,
     instead_of: tuple[str, str] | None = None,
     lock: int | None = None,
+    held: bool = False,
 ) -> subprocess.Popen[bytes]:
+    """Start git; ``held``: it begins when it gets a line."""
     env = {**_environment(), **(place.variables() if place else {}), **_redirection(instead_of)}
     cwd = (place.work_tree or place.git_dir) if place else Path("/")
     try:
         return subprocess.Popen(
-            ["git", *arguments],
+            [*(_HELD if held else ()), "git", *arguments],
             cwd=cwd,
             env=env,
             stdin=subprocess.PIPE,

@@ -281,7 +281,7 @@ class _Repeater(threading.Thread):
         count = 0
         try:
             path, body = self._request()
-            while not self._ended.is_set():
+            while not count or not self._ended.is_set():  # once at least, however long the first answer took
                 key = f"{self.name}-{count}"
                 self.numbers[key] = {self._answered(path, body, key), self._answered(path, body, key)}
                 count += 1

@@ -36,6 +36,7 @@ from tests.surfaces.cli.conftest import Terminal
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
 
 Attempt = Callable[[str, str | None], None]
+SECONDS = 100
 
 
 def _waiting(url: str, token: str | None) -> None:
@@ -72,7 +73,7 @@ def _over_grpc(url: str, token: str | None) -> None:
     ):
         send = channel.unary_unary("/secret.Secret/Secret")
         with pytest.raises(grpc.RpcError):
-            send(b"secret", timeout=20, metadata=[("authorization", f"Bearer {token}")] if token else [])
+            send(b"secret", timeout=SECONDS, metadata=[("authorization", f"Bearer {token}")] if token else [])
     assert relay.failure is not None
     raise relay.failure
 
@@ -126,8 +127,8 @@ def test_a_port_that_is_taken_between_two_attempts(attempt: Attempt) -> None:
     """Our server answers "later" and goes; another user takes its port, and the repetition sends nothing."""
     with contextlib.ExitStack() as life:
         thieves: list[Taken] = []
-        listener = socket.create_server(("127.0.0.1", 0))
-        port = listener.getsockname()[1]
+        port = lasting_port()
+        listener = socket.create_server(("127.0.0.1", port))
 
         def serve() -> None:
             with listener:
@@ -218,9 +219,11 @@ def test_command_lines_without_a_token(words: tuple[str, ...], tmp_path: Path) -
     with taken("127.0.0.1") as thief:
         place = f"127.0.0.1:{thief.port}"
         variables = {"DEBUG_SERVER_URL": f"http://{place}", "PROBE_GRPC_PORT": str(thief.port)}
-        done = Terminal(folder=tmp_path, variables=variables)(*words, *([place] if words[-1] == "--target" else []))
-        assert done.status != 0
-        assert f"--server-user {NOBODY}" in done.err, done
+        terminal = Terminal(folder=tmp_path, variables=variables)
+        with terminal.start(*words, *([place] if words[-1] == "--target" else [])) as process:
+            said = process.communicate(timeout=SECONDS)
+        assert process.returncode != 0
+        assert f"--server-user {NOBODY}".encode() in said[1], said
         assert not thief.heard()
 
 
@@ -231,7 +234,7 @@ def test_the_call_of_a_runner() -> None:
     for variables, is_sent in (({}, False), ({"DEBUG_SERVER_UID": str(NOBODY)}, True)):
         with taken("127.0.0.1") as thief:
             target = f"127.0.0.1:{thief.port}"
-            event = {"target": target, "rpc": "ProbeSync.SyncRepo", "timeout": 20, "payload": "secret"}
+            event = {"target": target, "rpc": "ProbeSync.SyncRepo", "timeout": SECONDS, "payload": "secret"}
             done = subprocess.run(
                 argv,
                 input=json.dumps(event),
@@ -239,7 +242,7 @@ def test_the_call_of_a_runner() -> None:
                 capture_output=True,
                 text=True,
                 check=False,
-                timeout=60,
+                timeout=2 * SECONDS,
             )
             assert done.returncode != 0
             assert (f"DEBUG_SERVER_UID={NOBODY}" in done.stderr) != is_sent
@@ -251,7 +254,8 @@ def test_a_name_is_where_its_connection_goes() -> None:
     """With our server at 127.0.0.1 and another user's at ::1, that one gets nothing by the name localhost."""
     if not any(place[0] == "::1" for *_, place in socket.getaddrinfo("localhost", None)):
         pytest.skip("localhost has no IPv6 address here")
-    with socket.create_server(("127.0.0.1", 0)) as own, taken("::1", own.getsockname()[1]) as thief:
+    port = lasting_port()
+    with socket.create_server(("127.0.0.1", port)), taken("::1", port) as thief:
         with socket.create_connection(("127.0.0.1", thief.port)) as ours:
             TrustedServerUser().require(ours, "here")
         with socket.create_connection(("::1", thief.port)) as theirs, pytest.raises(AccessError):
@@ -293,12 +297,12 @@ def test_the_relay_is_for_this_process_alone(relay_folder: Path) -> None:
     ask = "import socket, sys\nwith socket.socket(socket.AF_UNIX) as end:\n end.connect(eval(sys.argv[1]))\n"
     ask += " sys.exit(len(end.recv(9)))"
     with socket.create_server(("127.0.0.1", 0)) as server:
-        server.settimeout(10)
+        server.settimeout(SECONDS)
         with Relay(f"127.0.0.1:{server.getsockname()[1]}", TrustedServerUser()) as relay:
             is_file = relay.address.startswith("unix:/")
             assert is_file == (relay_folder.name in ("private", "a b%41")) == any(relay_folder.iterdir())
             name = _reached(relay.address)
-            subprocess.run([sys.executable, "-c", ask, repr(name)], check=True, timeout=30)
+            subprocess.run([sys.executable, "-c", ask, repr(name)], check=True, timeout=SECONDS)
             with socket.socket(socket.AF_UNIX) as ours:
                 ours.connect(name)
                 ours.sendall(b"asked")
@@ -322,7 +326,7 @@ def test_grpc_finds_the_relay(relay_folder: Path) -> None:
             Relay(f"127.0.0.1:{port}", TrustedServerUser()) as relay,
             grpc.insecure_channel(relay.address, options=relay.options) as channel,
         ):
-            grpc.channel_ready_future(channel).result(30)
+            grpc.channel_ready_future(channel).result(SECONDS)
     finally:
         server.stop(None)
 
@@ -333,5 +337,5 @@ def test_another_user_does_not_keep_us_out_of_the_relay() -> None:
     ask = f"import os, socket, sys\nos.setuid({NOBODY})\nwith socket.socket(socket.AF_UNIX) as end:\n"
     ask += " sys.exit(end.connect_ex(eval(sys.argv[1])))"
     with Relay("127.0.0.1:9", TrustedServerUser()) as relay:
-        done = subprocess.run([sys.executable, "-c", ask, repr(_reached(relay.address))], check=False, timeout=30)
+        done = subprocess.run([sys.executable, "-c", ask, repr(_reached(relay.address))], check=False, timeout=SECONDS)
     assert done.returncode == errno.EACCES

@@ -16,7 +16,7 @@ from debug_server.runner.settings import RunnerPaths, RunnerSettings
 from tests.runner.environment_support import make_wheel, requirements
 from tests.worktrees.places import fingerprint, random_remote, reference
 
-LEASE_SECONDS = 6.0  # a holder renews after a third of it, and may be given no processor for a while
+LEASE_SECONDS = 15.0  # a holder renews after a third of it, and may be given no processor for a while
 LONG_LEASE_SECONDS = 1800.0  # longer than a campaign's end waits: only recovery frees those of killed users
 _COMMITS = 12
 _PARTS = 20

@@ -27,6 +27,7 @@ from tests.soak.workspace_setup import LEASE_SECONDS, LONG_LEASE_SECONDS, Worksp
 
 _COLLECTOR_GRACE = 0.05  # so short that users and the collector meet
 _RECOVER_SECONDS = 60.0
+_RECOVER_AGAIN_SECONDS = 1.5
 _AN_IDLE_MOMENT = timedelta(seconds=1)
 
 
@@ -187,7 +188,7 @@ def recover_everything(root: Path, backend: str) -> NoReturn:
     while time.monotonic() < deadline and not _is_recovered(local, setup):
         local.sessions.close_abandoned()
         pool.recover()
-        time.sleep(LEASE_SECONDS / 4)
+        time.sleep(_RECOVER_AGAIN_SECONDS)
     environments.collect_garbage(grace=0.0)
     pool.reclaim_stale_worktrees(max_idle_age=timedelta(0))
     for item in environments.installed():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +33,8 @@ def server(tmp_path: Path, nothing_left: None) -> Any:
 
 def _records(server: ServerProcess) -> list[dict[str, Any]]:
     lines = (server.root / "serve-1.err").read_text().split("\n")[:-1]  # the last one may be half written
-    return [record for line in lines if (record := json.loads(line)).get("event") == "api.request"]
+    found = (json.loads(line) for line in lines if line.startswith("{"))  # the gRPC library writes lines of its own
+    return [record for record in found if record.get("event") == "api.request"]
 
 
 def _recorded(server: ServerProcess, **wanted: object) -> dict[str, Any]:
@@ -91,10 +93,13 @@ def test_the_two_records_of_a_tools_call_belong_together(server: ServerProcess) 
 def test_requests_without_a_caller_are_short_and_few(server: ServerProcess) -> None:
     """Of many requests with long paths some have a short record and the others are counted; none is missing."""
     many, path = 200, "/" + "%01" * 20_000
+    began = time.monotonic()
     with httpx.Client(base_url=server.base_url, timeout=100) as http:
         for _ in range(many):
             assert http.get(path).status_code == 404
-    with httpx.Client(base_url=server.base_url, headers={"Authorization": f"Bearer {server.token}"}) as http:
+    seconds = int(time.monotonic() - began) + 2  # those that had begun before, and that end later
+    headers = {"Authorization": f"Bearer {server.token}"}
+    with httpx.Client(base_url=server.base_url, headers=headers, timeout=100) as http:
         assert http.get("/whoami").status_code == 200
     _recorded(server, path="/whoami", token_name="admin")
 
@@ -107,7 +112,7 @@ def test_requests_without_a_caller_are_short_and_few(server: ServerProcess) -> N
         return len(short), sum(record["statuses"].get("404", 0) for record in left_out)
 
     eventually(lambda: sum(found()) == many, what="a count of what was left out")
-    assert found()[0] < many
+    assert found()[0] <= 10 * seconds
 
 
 def test_how_many_are_recorded() -> None:

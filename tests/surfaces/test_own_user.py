@@ -89,7 +89,7 @@ def test_the_server_s_own_user_needs_no_token(process: ServerProcess) -> None:
     )
     own = process.root / ".artifacts/data/server.sock"
     assert own.stat().st_mode & 0o777 == 0o600
-    with ShortPath(own) as path, httpx.Client(transport=httpx.HTTPTransport(uds=path)) as http:
+    with ShortPath(own) as path, httpx.Client(transport=httpx.HTTPTransport(uds=path), timeout=100) as http:
         assert http.get("http://localhost/tasks").status_code == 200
         assert http.get("http://evil.example/tasks").status_code == 401
         assert http.get("http://localhost/tasks", headers={"X-Forwarded-For": "192.0.2.1"}).status_code == 401
@@ -125,7 +125,7 @@ def test_another_user_needs_a_token(process: ServerProcess) -> None:
         statuses(called(NOBODY, *(["http", "127.0.0.1", process.port, "GET", path] for path in probes))) == ["200"] * 4
     )
     headers = {"Authorization": f"Bearer {process.token}"}
-    assert httpx.get(f"{process.base_url}/metrics", headers=headers).status_code == 200
+    assert httpx.get(f"{process.base_url}/metrics", headers=headers, timeout=100).status_code == 200
 
 
 @needs_root
@@ -152,7 +152,8 @@ def test_another_user_s_attacks_change_nothing(process: ServerProcess, tmp_path:
         ["grpc", target, "FileWrite", "Write", write],
     )
     assert statuses(found) == ["401", "sent", "UNAUTHENTICATED", "UNAUTHENTICATED"]
-    listed = httpx.get(f"{process.base_url}/tasks", headers={"Authorization": f"Bearer {process.token}"}).json()
+    headers = {"Authorization": f"Bearer {process.token}"}
+    listed = httpx.get(f"{process.base_url}/tasks", headers=headers, timeout=100).json()
     assert "attack" not in [item["task_id"] for item in listed["items"]]
     assert not (home / ".ssh").exists() and not (tmp_path / "ran").exists()
 

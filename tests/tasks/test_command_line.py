@@ -27,7 +27,7 @@ def tasks(server: str, *arguments: str, text: str | None = None, token: str = ""
     """One call of the program; one that the server's own process starts needs a token."""
     environ = {**environment(server), "DEBUG_SERVER_TOKEN": token}
     argv = [sys.executable, "-m", "debug_server", *arguments]
-    return subprocess.run(argv, env=environ, input=text, capture_output=True, text=True, check=False, timeout=60)
+    return subprocess.run(argv, env=environ, input=text, capture_output=True, text=True, check=False, timeout=100)
 
 
 def test_the_commands(server: TaskServer, tmp_path: Path) -> None:
@@ -72,7 +72,7 @@ def test_a_follower_outlives_the_server(tmp_path: Path, number: int) -> None:
             assert follower.stdout.readline() == "one\n"
             process.replace(number)
             gate.touch()
-            out, errors = follower.communicate(timeout=60)
+            out, errors = follower.communicate(timeout=100)
         assert (follower.returncode, out) == (3, "two\n"), errors
         assert "shell execution failed" in errors
     finally:
@@ -84,7 +84,7 @@ def test_tasks_alone(tmp_path: Path) -> None:
     """The server of tasks alone has them and the probes, and nothing else."""
     process = ServerProcess(tmp_path, template="echo {prompt}", in_flight=2)
     try:
-        with httpx.Client(base_url=process.url, timeout=30) as client:
+        with httpx.Client(base_url=process.url, timeout=60) as client:
             assert client.get("/health").json() == {"status": "ok"}
             assert client.get("/healthz").json()["tasks"] == {"executor": "shell"}
             body = {"task_id": "t", "run_id": "r", "prompt": "hi"}

@@ -117,6 +117,6 @@ def test_every_word_about_an_end(make_server: MakeServer, tmp_path: Path) -> Non
     session = server.running("t")["session_id"]
     secret = server.local.store.tokens.create("a", ["admin"])[1]
     headers = {"Authorization": f"Bearer {secret}"}
-    assert httpx.delete(f"{server.url}/sessions/{session}", headers=headers, timeout=30).status_code == 200
+    assert httpx.delete(f"{server.url}/sessions/{session}", headers=headers, timeout=60).status_code == 200
     found = server.ended("t")
     assert (found["status"], found["message"]) == ("canceled", "canceled before completion")

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import base64
 import os
+import resource
 import shutil
 import socket
 import subprocess
 import threading
+import time
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -290,8 +293,16 @@ def test_silent_remote_is_given_up(base: Path) -> None:
         eventually(lambda: set(processes_under(base)) <= {os.getpid()}, what="the end of git")
 
 
-def test_fetch_limit(base: Path, remote: Remote) -> None:
-    """A repository larger than the limit is refused, and no part of it stays."""
+@pytest.mark.parametrize("late", [0.0, 0.5])
+def test_fetch_limit(base: Path, remote: Remote, monkeypatch: pytest.MonkeyPatch, late: float) -> None:
+    """A repository larger than the limit is refused, and no part of it stays; also where the limit is set late."""
+    limit = resource.prlimit
+
+    def limit_late(*arguments: Any) -> None:
+        time.sleep(late)  # as a process that others keep from running
+        limit(*arguments)
+
+    monkeypatch.setattr(resource, "prlimit", limit_late)
     remote.commit({"big.bin": os.urandom(3_000_000)})
     with pytest.raises(WorktreePoolError, match="larger than the fetch limit"):
         Mirror(base / "x.bare", str(remote.path), max_fetch_bytes=1_000_000).ensure()

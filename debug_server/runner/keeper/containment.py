@@ -190,7 +190,7 @@ class NamespaceContainment(Containment):
         uid, gid = os.geteuid(), os.getegid()
         status_read, status_write = os.pipe2(os.O_CLOEXEC)
         ours, theirs = socket.socketpair()
-        pid = clone(self.flags)
+        pid = prefork.fork_with_signals_held(lambda: clone(self.flags))
         if pid == 0:
             try:
                 ours.close()

@@ -104,6 +104,21 @@ def _enlarge(pipe: int) -> None:
         pass
 
 
+def fork_with_signals_held(fork: Callable[[], int]) -> int:
+    """``fork``; signals that the child is sent before ``run`` has reset its handlers wait until then.
+
+    Else the child would lose them: it begins with the keeper's handlers, and with signals that the keeper ignores.
+    """
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, RESTORED_SIGNALS)
+    pid = -1
+    try:
+        pid = fork()
+    finally:
+        if pid != 0:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+    return pid
+
+
 def run(orders_socket: socket.socket, stdio: Stdio, mounts: Mounts | None) -> NoReturn:
     """Do what needs no orders, wait for them, then become the command; never returns."""
     set_parent_death_signal(signal.SIGKILL)

@@ -71,7 +71,7 @@ def fork_child(
 ) -> tuple[int, socket.socket]:
     """Fork a child that waits for its orders; returns its pid and the socket for them."""
     ours, theirs = socket.socketpair()
-    pid = fork()
+    pid = prefork.fork_with_signals_held(fork)
     if pid == 0:
         try:
             ours.close()

@@ -109,7 +109,9 @@ def run(
     secret: Secrets = None,
     artifact: Artifacts = None,
     tty: Tty = False,
-    stdin: Annotated[bool, typer.Option("--stdin", "-i", help="pass your stdin on")] = False,
+    stdin: Annotated[
+        bool, typer.Option("--stdin", "-i", help="pass on what you type, or what a pipe or a file has")
+    ] = False,
     limit_options: LimitOptions = NO_LIMITS,
     require: Require = None,
 ) -> None:
@@ -176,7 +178,7 @@ def show(context: typer.Context, command: CommandArgument) -> None:
 
 @app.command()
 def cancel(context: typer.Context, command: CommandArgument) -> None:
-    """Cancel a command and its process tree; a command that has ended is not changed."""
+    """Cancel a command and its process tree. A command that has ended is not changed."""
     call = invocation(context)
     with call.backend() as backend:
         row = backend.send(calls.cancel_command(command))

@@ -11,6 +11,8 @@ from typer.core import TyperCommand
 
 _NO_NUMBER = re.compile(r"^(.*) is not a valid int(?:eger)?(?: range)?\.$", re.DOTALL)
 
+_RANGE = re.compile(r"(?:; )?(?:\d+<=)?x[<>]=\d+(?=\])")  # a wrong value is answered with it
+
 F = TypeVar("F", bound=Callable[..., Any])
 
 
@@ -26,13 +28,15 @@ class CommandsApp(typer.Typer):
 
 
 class _PlainCommand(TyperCommand):
-    """A command whose options are named after what they take: ``--commit COMMIT``."""
+    """A command whose options are named after what they take, such as ``--commit COMMIT`` and ``--tls-key KEY``."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
         for parameter in self.params:
             if parameter.metavar is None and parameter.param_type_name == "option" and not _has_own_words(parameter):
-                parameter.metavar = max(parameter.opts, key=len).lstrip("-").upper()
+                parameter.metavar = max(parameter.opts, key=len).rpartition("-")[2].upper()
+            elif parameter.metavar is None and parameter.param_type_name == "argument":
+                parameter.metavar = str(parameter.name).upper() + ("..." if parameter.nargs == -1 else "")
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parse; a number that is none is refused in plain words."""
@@ -48,7 +52,8 @@ class _PlainCommand(TyperCommand):
         for parameter in self.get_params(ctx):
             if (record := parameter.get_help_record(ctx)) is not None:
                 usual = "Arguments" if parameter.param_type_name == "argument" else "Options"
-                sections.setdefault(getattr(parameter, "rich_help_panel", None) or usual, []).append(record)
+                words = (record[0], _RANGE.sub("", record[1]).replace(" []", ""))
+                sections.setdefault(getattr(parameter, "rich_help_panel", None) or usual, []).append(words)
         for title, records in sections.items():
             if records:
                 with formatter.section(title):

@@ -31,7 +31,9 @@ def configure(
     server_user: Annotated[
         str | None, typer.Option(help="the user of a local server, by name or uid, if it is neither you nor root")
     ] = None,
-    insecure: Annotated[bool | None, typer.Option("--insecure/--verify", help="accept any certificate")] = None,
+    insecure: Annotated[
+        bool | None, typer.Option("--insecure/--verify", help="accept any certificate, or only a valid one")
+    ] = None,
     clear: Annotated[bool, typer.Option("--clear", help="forget every server and token")] = False,
 ) -> None:
     """Save a server in a file that only you can read. Without a saved server, commands run on this machine.

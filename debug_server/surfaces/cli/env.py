@@ -37,7 +37,7 @@ def verify(
     context: typer.Context,
     which: Annotated[list[str] | None, typer.Argument(help="keys or names; default: all of them")] = None,
 ) -> None:
-    """Check every file; a damaged environment is no longer used, and is rebuilt when it is needed."""
+    """Check every file of an environment. A damaged one is not used again, and is rebuilt when it is needed."""
     call = invocation(context)
     with call.programs.open_local() as local:
         damaged = False
@@ -57,10 +57,10 @@ def gc(
         typer.Option(metavar="TIME", help="remove those unused for longer, such as 7d; default: as configured"),
     ] = None,
     budget: Annotated[
-        str | None, typer.Option(metavar="SIZE", help="the most that all may take, such as 10G; default: as configured")
+        str | None, typer.Option(metavar="SIZE", help="the largest total size, such as 10G; default: as configured")
     ] = None,
 ) -> None:
-    """Remove unused environments by age, then the least recently used until the total size fits."""
+    """Remove old environments. First those unused for too long, then the least recently used until the rest fits."""
     call = invocation(context)
     with call.programs.open_local() as local:
         found = local.environments.collect(

@@ -11,7 +11,7 @@ from debug_server.surfaces.cli.commands_app import CommandsApp
 from debug_server.surfaces.cli.invocation import invocation
 from debug_server.surfaces.cli.words import Grace, seconds
 
-app = CommandsApp(no_args_is_help=True)
+app = CommandsApp(no_args_is_help=True, help="The OpenAI-compatible API on its own.")
 
 
 @app.callback()

@@ -61,7 +61,7 @@ def stop(context: typer.Context) -> None:
 
 @app.command()
 def status(context: typer.Context) -> None:
-    """Show whether the server is running, and its configuration; exit with 1 if it is not running."""
+    """Show whether the server is running. Also show its configuration; exit with 1 if it is not running."""
     call = invocation(context)
     state = background.running_server(server_files(call))
     lines, facts = _configuration()

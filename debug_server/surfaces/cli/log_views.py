@@ -13,20 +13,18 @@ from debug_server.messages import LogText
 from debug_server.surfaces.cli.backend import Backend
 from debug_server.surfaces.cli.output import Output, print_notice, write_line
 
-Tail = Annotated[int | None, typer.Option(help="start at this many last lines", metavar="LINES")]
+Tail = Annotated[int | None, typer.Option(help="start with the last LINES lines", metavar="LINES")]
 Grep = Annotated[
     str | None, typer.Option("--grep", "-g", help="only lines that match this regular expression", metavar="PATTERN")
 ]
 IgnoreCase = Annotated[bool, typer.Option("--ignore-case", "-i", help="ignore case in --grep")]
 Context = Annotated[
-    int, typer.Option("--context", "-C", help="also print so many lines before and after each match", metavar="LINES")
+    int, typer.Option("--context", "-C", help="also print this many lines before and after each match", metavar="LINES")
 ]
 Digest = Annotated[
     bool, typer.Option("--digest", help="print the first error, failing tests, tracebacks, first and last lines")
 ]
-MaxTokens = Annotated[
-    int | None, typer.Option(help="the most tokens of the digest, four characters each; default 1000")
-]
+MaxTokens = Annotated[int | None, typer.Option(help="the longest digest, in tokens of four characters; default 1000")]
 _MATCHES, _BYTES = 1000, 1 << 20  # of one request
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperGroup, TyperOption
+from typer.core import TyperCommand, TyperGroup, TyperOption
 
 from debug_server import __version__
 from debug_server.errors import DebugServerError
@@ -29,7 +29,7 @@ COMMANDS = {
     "rerun": ("rerun", "Run an earlier command again."),
     "exec": ("exec", "Run a command and print its output when it has ended."),
     "serve": ("serve", "Serve HTTP, WebSockets and gRPC."),
-    "gateway": ("gateway", "Serve only the OpenAI-compatible API: serve."),
+    "gateway": ("gateway", "The OpenAI-compatible API on its own: serve."),
     "server": ("server", "Set up a server for a repository."),
     "repo": ("repo", "Registered git remotes: add, list, show, remove."),
     "session": ("session", "Workspaces: create, list, show, logs, debug, diff, reset, fork, close."),
@@ -43,7 +43,7 @@ COMMANDS = {
     "events": ("events", "Print or follow events."),
     "grpc": ("grpc", "The server in the background: start, stop, status."),
     "emit": ("emit", "Send an event of a card, a push or a pull request to the runners."),
-    "probe": ("probe", "Check the probe runner's server; show the governor's changelog: status, changelog."),
+    "probe": ("probe", "The probe runner's server, and the governor's changelog: status, changelog."),
     "status": ("status", "Show the server's health and your identity."),
     "doctor": ("doctor", "Check what works on this machine, and what to install."),
     "purge": ("purge", "End everything in a data folder and remove it."),
@@ -68,9 +68,12 @@ class LazyCommands(TyperGroup):
         return list(COMMANDS)
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """One of them, or None."""
+        """One of them, or None. For the completion of names, none is loaded."""
         if cmd_name not in COMMANDS:
             return None
+        return TyperCommand(cmd_name, help=COMMANDS[cmd_name][1]) if ctx.resilient_parsing else self._load(cmd_name)
+
+    def _load(self, cmd_name: str) -> Any:
         module = import_module(f"debug_server.surfaces.cli.{COMMANDS[cmd_name][0]}")
         command = typer.main.get_command(module.app)
         command.name = cmd_name
@@ -80,7 +83,9 @@ class LazyCommands(TyperGroup):
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """The command that the first word names; an unknown one is answered with what may be meant."""
-        if not args[0].startswith("-") and args[0] not in COMMANDS and not ctx.resilient_parsing:
+        if ctx.resilient_parsing:
+            return (args[0], self._load(args[0]), args[1:]) if args[0] in COMMANDS else (None, None, args[1:])
+        if not args[0].startswith("-") and args[0] not in COMMANDS:
             ctx.fail(f"No such command {args[0]!r}.{_suggestion(args[0], partial(self.get_command, ctx))}")
         return super().resolve_command(ctx, args)
 
@@ -203,13 +208,17 @@ def run_cli(programs: Programs, argv: Sequence[str] | None = None, *, name: str 
     @app.callback()
     def root(
         context: typer.Context,
-        base_url: Annotated[str | None, typer.Option(help="URL of the server; default: as configured, or none")] = None,
+        base_url: Annotated[
+            str | None, typer.Option(metavar="URL", help="the server; default: as configured, or this machine alone")
+        ] = None,
         token: TokenOption = None,
         token_file: TokenFileOption = None,
         local: Annotated[
             bool, typer.Option("--local", help="work on this machine, whatever server is configured")
         ] = False,
-        insecure: Annotated[bool | None, typer.Option("--insecure/--verify", help="accept any certificate")] = None,
+        insecure: Annotated[
+            bool | None, typer.Option("--insecure/--verify", help="accept any certificate, or only a valid one")
+        ] = None,
         as_json: Annotated[bool, typer.Option("--json", help="answer in JSON")] = False,
         version: Annotated[
             bool, typer.Option("--version", help="print the version", callback=_show_version, is_eager=True)

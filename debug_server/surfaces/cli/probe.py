@@ -17,7 +17,7 @@ _SKILL, _DEFAULT_TARGET = "probe.sync", "127.0.0.1:50052"
 
 @app.command()
 def status(context: typer.Context) -> None:
-    """Check whether a probe answers at the probe runner's address; exit with 1 if it does not."""
+    """Check whether a probe answers. Its address is that of the probe runner; exit with 1 if none answers."""
     import grpc
 
     from debug_server.surfaces.cli.governor import channel_to

@@ -70,7 +70,7 @@ def show(context: typer.Context, name: Name) -> None:
 
 @app.command()
 def remove(context: typer.Context, name: Name) -> None:
-    """Remove a repository, its mirror and its workspaces; its sessions must be closed. Its history stays."""
+    """Remove a repository, its mirror and its workspaces. Its sessions must be closed; its history stays."""
     call = invocation(context)
     with call.backend() as backend:
         reply = backend.send(calls.remove_repository(name))

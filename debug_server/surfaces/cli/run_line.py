@@ -58,7 +58,7 @@ def run(
     ] = None,
     tty: Annotated[bool, typer.Option("--tty", "-t", help="give the command a terminal")] = False,
     stdin: Annotated[
-        bool, typer.Option("--stdin", "-i", help="pass your stdin on, also from a terminal; a pipe always is")
+        bool, typer.Option("--stdin", "-i", help="pass on what you type; a pipe or a file is always passed on")
     ] = False,
     config: Annotated[
         Path | None, typer.Option(metavar="FILE", help="a settings file; default: config/runner.toml")

@@ -254,7 +254,7 @@ def fork(
 
 @app.command()
 def close(context: typer.Context, session: SessionArgument) -> None:
-    """Cancel a session's commands and release its workspace; changes in it are lost: see `session diff`."""
+    """Cancel a session's commands and release its workspace. Changes in it are lost: save them with `session diff`."""
     call = invocation(context)
     with call.backend() as backend:
         reply = backend.send(calls.close_session(session))

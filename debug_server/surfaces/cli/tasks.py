@@ -142,7 +142,7 @@ def wait(
         str, typer.Option(metavar="TIME", help="the longest time to wait, such as 90 (seconds) or 15m")
     ] = "10m",
 ) -> None:
-    """Wait until a task ends, at most for the timeout, and show it."""
+    """Wait until a task ends, or for the timeout, and show it."""
     call = invocation(context)
     params = {"timeout": seconds(timeout, flag="--timeout")}
     with _client(call) as client:
@@ -151,7 +151,7 @@ def wait(
 
 @app.command()
 def cancel(context: typer.Context, task: TaskArgument) -> None:
-    """Cancel a task; returns when its processes and directories are gone."""
+    """Cancel a task. Returns when its processes and directories are gone."""
     call = invocation(context)
     with _client(call) as client:
         found = client.send("POST", _path(task, "/cancel"))
@@ -164,7 +164,7 @@ def logs(
     task: TaskArgument,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="print new output until the task ends")] = False,
 ) -> None:
-    """Print a task's output unchanged; with --json, one line of JSON for each chunk."""
+    """Print a task's output unchanged. With --json, print one line of JSON for each chunk."""
     call = invocation(context)
     with _client(call) as client:
         if follow:

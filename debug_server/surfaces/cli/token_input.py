@@ -22,10 +22,10 @@ TokenOption = Annotated[
     str | None,
     typer.Option(
         metavar="-",
-        help="`-`: ask for the token or read it from stdin, because other users can see arguments",
+        help="give `-`, then enter the token or pipe it in: other users can see arguments",
     ),
 ]
-TokenFileOption = Annotated[Path | None, typer.Option(help="a file that holds the token")]
+TokenFileOption = Annotated[Path | None, typer.Option(metavar="FILE", help="a file that holds the token")]
 
 
 def given_token(token: str | None, file: Path | None) -> str | None:

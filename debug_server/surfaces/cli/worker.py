@@ -39,7 +39,7 @@ def list_all(context: typer.Context, limit: Limit = DEFAULT_LIMIT, every: All = 
 
 @app.command()
 def restart(context: typer.Context, worker: Name, instance: Instance = None) -> None:
-    """Let a worker finish its requests, then replace its process; a stopped worker starts at once."""
+    """Replace a worker's process, after it has finished its requests. A stopped worker starts at once."""
     _show(context, calls.restart_worker(worker, instance=instance))
 
 
@@ -51,7 +51,7 @@ def reset(context: typer.Context, worker: Name, instance: Instance = None) -> No
 
 @app.command()
 def stop(context: typer.Context, worker: Name, instance: Instance = None) -> None:
-    """Let a worker finish its requests, then stop it until it is restarted or reset."""
+    """Stop a worker, after it has finished its requests. It stays stopped until it is restarted or reset."""
     _show(context, calls.stop_worker(worker, instance=instance))
 
 

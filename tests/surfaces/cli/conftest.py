@@ -68,7 +68,10 @@ class Terminal:
         return {**inherited, **own, **self.variables}
 
     def __call__(self, *arguments: object, stdin: str = "") -> Done:
-        """Run the program to its end, in a process of its own that has everything loaded already."""
+        """Run the program to its end, in a process of its own that has everything loaded already.
+
+        For commands that speak gRPC there is ``start``: the library may hang in a fork of a process that has used it.
+        """
         with tempfile.TemporaryFile() as feed, tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
             feed.write(stdin.encode())
             feed.seek(0)

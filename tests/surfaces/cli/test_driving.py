@@ -115,4 +115,4 @@ def interrupt(items: Iterator[int], moment: int) -> bool:
 def quiet_tasks(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
     """asyncio says nothing of a task that nobody looked at."""
     yield
-    assert [record.getMessage() for record in caplog.records if record.name == "asyncio"] == []
+    assert [record.getMessage() for record in caplog.get_records("call") if record.name == "asyncio"] == []

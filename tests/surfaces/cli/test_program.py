@@ -41,7 +41,7 @@ def test_each_operation_has_a_command(operation: str) -> None:
     assert OF_THE_BACKEND.get(operation, operation) in used_names()
 
 
-def _modules_after(*arguments: str, folder: Path) -> set[str]:
+def _modules_after(*arguments: str, folder: Path, **variables: str) -> set[str]:
     text = (
         "import atexit, json, os, sys\n"
         "atexit.register(lambda: os.write(9, json.dumps(list(sys.modules)).encode()))\n"
@@ -54,7 +54,7 @@ def _modules_after(*arguments: str, folder: Path) -> set[str]:
         subprocess.run(
             ["/bin/sh", "-c", f'exec "$@" 9>{target}', "sh", sys.executable, "-c", text, *arguments],
             cwd=folder,
-            env={**os.environ, "PYTHONPATH": str(ROOT), "DEBUG_SERVER_HOME": str(folder)},
+            env={**os.environ, "PYTHONPATH": str(ROOT), "DEBUG_SERVER_HOME": str(folder), **variables},
             stdin=subprocess.DEVNULL,
             capture_output=True,
             timeout=100,
@@ -81,6 +81,43 @@ def test_commands_load_only_what_they_need(
 ) -> None:
     """The help loads no framework, no service and no store; ``run`` no server's parts and no client."""
     assert set(absent) & _modules_after(*arguments, folder=tmp_path) == set()
+
+
+def test_completion_of_names_loads_no_command(tmp_path: Path) -> None:
+    """A person waits for it at every press of the key; the options of a command need that command alone."""
+    words = {"_DEBUG_SERVER_COMPLETE": "complete_bash", "COMP_WORDS": "debug-server se", "COMP_CWORD": "1"}
+    assert set(HEAVY) & _modules_after(folder=tmp_path, **words) == set()
+    words |= {"COMP_WORDS": "debug-server run --re", "COMP_CWORD": "2"}
+    absent = {"rich", "starlette", "grpc", "mcp", "httpx", "debug_server.messages"}
+    assert absent & _modules_after(folder=tmp_path, **words) == set()
+
+
+@pytest.mark.parametrize(
+    ("words", "completed"),
+    [("ses", ["session"]), ("session cr", ["create"]), ("run --req", ["--require"]), ("nosuch x", [])],
+)
+def test_completion(alone: Terminal, words: str, completed: list[str]) -> None:
+    """Of commands, of those in a group, and of options; nothing after a wrong name."""
+    typed = f"debug-server {words}"
+    asked = {"_DEBUG_SERVER_COMPLETE": "complete_bash", "COMP_WORDS": typed, "COMP_CWORD": str(len(typed.split()) - 1)}
+    done = subprocess.run(
+        [sys.executable, "-m", "debug_server"],
+        cwd=alone.folder,
+        env={**alone.environ, **asked},
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
+    assert done.stdout.split() == completed, done
+
+
+def test_no_help_is_cut_off_or_has_bounds(alone: Terminal) -> None:
+    """The sentence of a command in a list is whole, and a number has no range in symbols."""
+    for name in COMMANDS:
+        text = alone(name, "--help").out
+        assert "..." not in text.partition("\nCommands:")[2], name
+        assert "x>=" not in text and "<=x" not in text, name
 
 
 def test_each_command_explains_itself(alone: Terminal) -> None:

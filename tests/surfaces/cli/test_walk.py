@@ -32,7 +32,7 @@ class Screen:
 
     def __init__(self, terminal: int) -> None:
         self._terminal = terminal
-        self._seen = ""
+        self._bytes = b""  # a read may end amid a character or a sequence
 
     def read_until(self, pattern: re.Pattern[str]) -> re.Match[str]:
         """Everything that appears until it matches."""
@@ -40,8 +40,12 @@ class Screen:
         while (found := pattern.search(self._seen)) is None:
             left = deadline - time.monotonic()
             assert left > 0 and select.select([self._terminal], [], [], left)[0], self._seen
-            self._seen += ESCAPES.sub("", os.read(self._terminal, 4096).decode())
+            self._bytes += os.read(self._terminal, 4096)
         return found
+
+    @property
+    def _seen(self) -> str:
+        return ESCAPES.sub("", self._bytes.decode(errors="ignore"))
 
     def press(self, keys: str) -> None:
         """Type without waiting."""
@@ -50,8 +54,8 @@ class Screen:
     def answer(self) -> tuple[int, str]:
         """The exit status of the line, and what appeared since it was typed."""
         found = self.read_until(PROMPT)
-        said, self._seen = self._seen[: found.start()], ""
-        return int(found[1]), said
+        self._bytes = b""
+        return int(found[1]), found.string[: found.start()]
 
     def type(self, line: str) -> tuple[int, str]:
         """Type a line and wait for the next prompt."""

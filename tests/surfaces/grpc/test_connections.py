@@ -5,8 +5,10 @@ from __future__ import annotations
 import contextlib
 import json
 import socket
+import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import grpc
 import httpx
@@ -20,6 +22,7 @@ from tests.surfaces.silent_connections import silent_connections
 
 FILES = 256
 COUNT = 300
+IDLE_SECONDS = 3.0
 SILENT = b""
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes([0, 0, 0, 4, 0, 0, 0, 0, 0])  # and empty settings: a handshake
 
@@ -27,7 +30,7 @@ PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes([0, 0, 0, 4, 0, 0, 0, 0, 0
 @contextlib.contextmanager
 def _serving(root: Path, port: int) -> Iterator[Process]:
     """A server that may open few files and ends idle connections soon."""
-    bounds = {"head_timeout": 3.0, "keep_alive": 3.0}
+    bounds = {"head_timeout": IDLE_SECONDS, "keep_alive": IDLE_SECONDS}
     options = {"open_files": [FILES, FILES], "log": str(root / "server.log"), "server": bounds, "grpc_port": port}
     process = Process(root, options=json.dumps(options))
     try:
@@ -53,8 +56,25 @@ def _call(port: int) -> int:
     """A call over a connection of its own, tried until it is answered."""
     with grpc.insecure_channel(f"127.0.0.1:{port}", options=[("grpc.use_local_subchannel_pool", 1)]) as channel:
         ask = health_pb2_grpc.HealthStub(channel).Check
-        reply = ask(health_pb2.HealthCheckRequest(), wait_for_ready=True, timeout=SECONDS)
-        return int(reply.status)
+
+        def reply() -> Any:
+            try:
+                return ask(health_pb2.HealthCheckRequest(), wait_for_ready=True, timeout=SECONDS)
+            except grpc.RpcError as error:
+                assert error.code() is grpc.StatusCode.UNAVAILABLE  # its connection was taken for one of the crowd
+                return None
+
+        return int(eventually(reply, what="an answer").status)
+
+
+def _get(process: Process, headers: dict[str, str]) -> httpx.Response | None:
+    """The answer to a request; None when this test was kept waiting for longer than a connection may be idle."""
+    began = time.monotonic()
+    try:
+        return httpx.get(f"{process.url}/whoami", headers=headers, timeout=SECONDS)
+    except httpx.TransportError:
+        assert time.monotonic() - began >= IDLE_SECONDS
+        return None
 
 
 @pytest.mark.usefixtures("nothing_left")
@@ -70,7 +90,7 @@ def test_a_crowd_at_the_grpc_port_keeps_nobody_out(tmp_path: Path) -> None:
         for first in (SILENT, PREFACE):
             with silent_connections(port, COUNT, first) as silent:
                 for _ in range(10):
-                    answered(httpx.get(f"{process.url}/whoami", headers=headers, timeout=SECONDS), 200)
+                    answered(eventually(lambda: _get(process, headers), what="an answer"), 200)
                 assert _call(port) == health_pb2.HealthCheckResponse.SERVING
                 eventually(lambda: all(map(_is_closed, silent)), SECONDS, "the end of every idle connection")
         assert (tmp_path / "server.log").stat().st_size < 200_000

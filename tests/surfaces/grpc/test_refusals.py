@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import socket
 from typing import Any
@@ -236,8 +237,9 @@ def test_garbage_on_the_connection_hurts_nobody(play: Play) -> None:
             await writer.drain()
             writer.write_eof()
             async with asyncio.timeout(SECONDS):
-                while await reader.read(4096):
-                    pass
+                with contextlib.suppress(ConnectionError):  # with bytes unread the kernel resets it instead
+                    while await reader.read(4096):
+                        pass
             writer.close()
         async with aio.insecure_channel(f"127.0.0.1:{served.port}") as channel:
             call = channel.unary_unary("/grpc.health.v1.Health/Check")

@@ -136,11 +136,16 @@ def test_slow_requests_are_ended(processes: Processes, base: Path, secret: str) 
     assert eventually(lambda: said(HALF_BODY, b"x")).startswith(b"HTTP/1.1 401 ")
     for then in (None, b"\r\n"):
         assert eventually(lambda: said(whole, then)).startswith(b"HTTP/1.1 200 ")  # noqa: B023
-    with connected() as endless:
-        with contextlib.suppress(ConnectionError):
-            endless.sendall(b"GET / HTTP/1.1\r\n" + b"X-More: aaaaaaaaaaaaaaaaaaaaaa\r\n" * 4000)
-        received = answer(endless)
-        assert received.startswith(b"HTTP/1.1 431 ") or not received
+
+    def endless() -> bytes:
+        with connected() as connection:
+            with contextlib.suppress(ConnectionError):
+                connection.sendall(b"GET / HTTP/1.1\r\n" + b"X-More: aaaaaaaaaaaaaaaaaaaaaa\r\n" * 4000)
+            return answer(connection)
+
+    while (received := endless()).startswith(b"HTTP/1.1 408 "):  # this test was kept waiting amid the head
+        pass
+    assert received.startswith(b"HTTP/1.1 431 ") or not received
     eventually(lambda: "slow_head" in (base / "server.log").read_text(), what="a line about slow clients")
     who_am_i = f"GET /whoami HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {secret}\r\n\r\n"
     assert eventually(lambda: said(who_am_i.encode())).startswith(b"HTTP/1.1 200 ")

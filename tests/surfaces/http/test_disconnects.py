@@ -156,6 +156,7 @@ def test_no_more_followers_than_there_is_room_for(shared: Served, monkeypatch: p
     """One more than the server has room for is refused in the documented way, and those who were there go on."""
     command = shared.submit(shared.session(), "sh", "-c", "read line; echo $line", stdin=True)
     eventually(lambda: shared.admin.get(f"/commands/{command}").json()["status"] == "running")
+    eventually(lambda: shared.local.service.followers.size == 0, what="the end of earlier followers")
     monkeypatch.setattr(shared.local.service.followers, "limit", 2)
     address = f"/commands/{command}/log"
     with shared.socket(address) as first, shared.socket(address) as second:

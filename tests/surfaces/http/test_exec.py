@@ -373,25 +373,29 @@ def test_wrong_values_are_refused(shared: Served, fields: dict[str, Any]) -> Non
     assert len(answered(shared.admin.get("/sessions"), 200)["items"]) == before
 
 
-def events_of(response: httpx.Response) -> list[tuple[str, dict[str, Any]]]:
-    """The events of a stream, to its end."""
-    found, kind = [], ""
+def events_of(response: httpx.Response) -> Iterator[tuple[str, dict[str, Any]]]:
+    """The events of a stream as they come, to its end."""
+    kind = ""
     for line in response.iter_lines():
         name, _, value = line.partition(": ")
         if name == "event":
             kind = value
         elif name == "data":
-            found.append((kind, json.loads(value)))
-    return found
+            yield kind, json.loads(value)
 
 
 def test_a_stream_of_events(served: Served) -> None:
     """The ids, the output as it is written, whatever its bytes, and at last the same answer."""
-    script = "printf 'gr\\303'; sleep 0.1; printf '\\274n\\n'; printf '\\377\\376' >&2; printf '\\303'"
+    gate, events = served.root / "gate", []
+    rest = "printf '\\274n\\n'; printf '\\377\\376' >&2; printf '\\303'"
+    script = f"printf 'gr\\303'; while [ ! -e {gate} ]; do sleep 0.02; done; {rest}"
     headers = {"Accept": "text/event-stream"}
     with served.admin.stream("POST", "/exec", json={"argv": ["sh", "-c", script]}, headers=headers) as response:
         assert response.headers["content-type"].startswith("text/event-stream")
-        events = events_of(response)
+        for event in events_of(response):
+            events.append(event)
+            if event[1].get("data") == "gr":
+                gate.touch()
     assert [events[0][0], events[-1][0]] == ["begun", "end"]
     written = {"stdout": b"", "stderr": b""}
     for kind, fields in events[1:-1]:
@@ -399,7 +403,6 @@ def test_a_stream_of_events(served: Served) -> None:
         plain = fields["encoding"] == "utf-8"
         written[fields["stream"]] += fields["data"].encode() if plain else base64.b64decode(fields["data"])
     assert written == {"stdout": "grün\n".encode() + b"\xc3", "stderr": b"\xff\xfe"}
-    assert "gr" in [fields["data"] for _, fields in events[1:-1]]
     answer = events[-1][1]
     assert (answer["exit_code"], answer["command_id"]) == (0, events[0][1]["command_id"])
     assert base64.b64decode(answer["stdout"]) == written["stdout"]
@@ -423,7 +426,7 @@ def test_a_stream_of_much_output(served: Served) -> None:
     headers = {"Accept": "text/event-stream"}
     body = {"argv": ["seq", "200000"], "output_bytes": 0}
     with served.admin.stream("POST", "/exec", json=body, headers=headers) as response:
-        events = events_of(response)
+        events = list(events_of(response))
     text = "".join(fields["data"] for kind, fields in events if kind == "output")
     assert text == "".join(f"{number}\n" for number in range(1, 200_001))
 
@@ -434,7 +437,7 @@ def test_the_end_of_a_wait_ends_a_stream(served: Served) -> None:
     headers = {"Accept": "text/event-stream"}
     body = {"argv": until(gate), "wait": 0.3}
     with served.admin.stream("POST", "/exec", json=body, headers=headers) as response:
-        answer = events_of(response)[-1]
+        answer = list(events_of(response))[-1]
     assert answer[0] == "end" and answer[1]["ended"] is False
     gate.touch()
     assert ended(served, answer[1]["command_id"])["exit_code"] == 0

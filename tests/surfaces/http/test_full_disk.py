@@ -11,6 +11,7 @@ import pytest
 from debug_server.errors import DiskFullError
 from debug_server.runner.settings import RunnerPaths
 from debug_server.service.free_space import require_free_space
+from debug_server.store.disk_reserve import Reserve
 from tests.running import eventually
 from tests.small_disk import disk_of_few_files, fill_up, free_bytes, free_files, small_disk, use_up_files
 from tests.surfaces.http.serving import SECONDS, Process, Served, answered, refused
@@ -168,9 +169,15 @@ def _client(server: Process, token: str) -> httpx.Client:
 
 
 def test_room_is_judged_by_the_size_of_the_disk(disk: Path) -> None:
-    """A small disk that is half empty has room; one with less than a hundredth has none."""
+    """A small disk that is half empty has room; a full one has none, also when the store has released its reserve."""
     require_free_space(RunnerPaths.from_root(disk))
     require_free_space(RunnerPaths.from_root(disk / "missing"))
+    reserve = Reserve(disk / "metadata.db")
+    reserve.create()
     fill_up(disk)
     with pytest.raises(DiskFullError, match=f"0 bytes free.*remove logs of ended commands in {disk}/logs"):
+        require_free_space(RunnerPaths.from_root(disk))
+    reserve.release()
+    assert free_bytes(disk)
+    with pytest.raises(DiskFullError):
         require_free_space(RunnerPaths.from_root(disk))

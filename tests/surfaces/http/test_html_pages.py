@@ -11,7 +11,7 @@ import pytest
 from debug_server.messages import ROUTES
 from debug_server.surfaces.http.html_pages import reference_page
 from tests.servers import unmount_below
-from tests.surfaces.http.serving import Served
+from tests.surfaces.http.serving import SECONDS, Served
 
 VOID = {"meta", "br"}
 LOADING = {"script", "link", "img", "iframe", "object", "embed"}
@@ -63,13 +63,13 @@ class Page(HTMLParser):
 
 def test_the_front_page(shared: Served) -> None:
     """A browser gets a page, a terminal gets text; both name the documents and need no token."""
-    page = httpx.get(shared.url, headers={"Accept": "text/html,*/*"})
+    page = httpx.get(shared.url, headers={"Accept": "text/html,*/*"}, timeout=SECONDS)
     assert page.headers["content-type"].startswith("text/html")
     assert "default-src 'none'" in page.headers["content-security-policy"]
     read = Page(page.text)
     for path in read.links:
-        assert httpx.get(f"{shared.url}{path}").status_code == 200, path
-    text = httpx.get(shared.url)
+        assert httpx.get(f"{shared.url}{path}", timeout=SECONDS).status_code == 200, path
+    text = httpx.get(shared.url, timeout=SECONDS)
     assert text.headers["content-type"].startswith("text/plain")
     for said in (read.said, text.text):
         assert f"http://127.0.0.1:{shared.port}/api/v1/runs" in said
@@ -77,7 +77,7 @@ def test_the_front_page(shared: Served) -> None:
 
 def test_the_reference(shared: Served) -> None:
     """The page names every operation, and its links lead somewhere."""
-    page = httpx.get(f"{shared.url}/docs")
+    page = httpx.get(f"{shared.url}/docs", timeout=SECONDS)
     assert "default-src 'none'" in page.headers["content-security-policy"]
     read = Page(page.text)
     assert {link.removeprefix("#") for link in read.links if link.startswith("#")} <= read.ids
@@ -88,7 +88,8 @@ def test_the_reference(shared: Served) -> None:
 
 def test_hostile_text_stays_text(shared: Served) -> None:
     """What a caller or a document says is never read as a tag."""
-    page = httpx.get(shared.url, headers={"Accept": "text/html", "Host": "<script>alert(1)</script>"})
+    headers = {"Accept": "text/html", "Host": "<script>alert(1)</script>"}
+    page = httpx.get(shared.url, headers=headers, timeout=SECONDS)
     assert page.status_code >= 400 or "<script" not in page.text
     document = shared.app.openapi()
     hostile = {**document, "info": {"title": "<script>", "version": "<b>", "description": "<i>"}}

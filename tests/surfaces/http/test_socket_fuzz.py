@@ -56,7 +56,9 @@ def _visit(served: Served, chance: random.Random, path: str) -> set[int]:
         client.sendall(_head(served, chance, path))
         answer = b""
         while b"\r\n\r\n" not in answer:  # what comes before the upgrade would not be taken for frames
-            answer += client.recv(1 << 16)
+            more = client.recv(1 << 16)
+            assert more, "the server closed without an answer"
+            answer += more
         head, _, frames = answer.partition(b"\r\n\r\n")
         status = int(head.split(b" ", 2)[1])
         assert status < 500, head  # without its Upgrade it is an ordinary request, which may well be answered
