@@ -9,6 +9,7 @@ from debug_server.config.load import Loaded, load
 from debug_server.config.places import ConfigLocation, LoadedConfig, find_config_location, load_runner, make_data_folder
 from debug_server.config.runner import (
     EnvironmentsConfig,
+    HistoryConfig,
     LimitsConfig,
     PathsConfig,
     RunnerConfig,
@@ -19,6 +20,7 @@ from debug_server.config.server import ServerConfig
 
 __all__ = [
     "EnvironmentsConfig",
+    "HistoryConfig",
     "LimitsConfig",
     "Loaded",
     "PathsConfig",

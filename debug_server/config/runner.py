@@ -154,6 +154,21 @@ class EnvironmentsConfig:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class HistoryConfig:
+    """[history]: how long closed sessions are kept, with their commands, logs and artifacts."""
+
+    keep_seconds: float | None = setting(
+        "Seconds after which a closed session is removed. Left out: never.", number(), default=None
+    )
+    keep_commands: int | None = setting(
+        "Number of the newest commands that are kept; a session that was closed before them is removed. "
+        "Left out: all of them.",
+        whole(minimum=1),
+        default=None,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RunnerConfig:
     """Everything in ``runner.toml``."""
 
@@ -162,4 +177,5 @@ class RunnerConfig:
     limits: LimitsConfig = section(LimitsConfig)
     workspaces: WorkspacesConfig = section(WorkspacesConfig)
     environments: EnvironmentsConfig = section(EnvironmentsConfig)
+    history: HistoryConfig = section(HistoryConfig)
     server: ServerConfig = section(ServerConfig)

@@ -1,4 +1,4 @@
-"""Periodic work on the disk: expired leases, old workspaces, mirrors, environments.
+"""Periodic work on the disk: expired leases, old workspaces, mirrors, environments, old history.
 
 It has a thread of its own, because a fetch or the check of a large environment may take minutes, and the housekeeper
 must renew leases meanwhile. Each step may be repeated, run in several processes at once, and be killed at any point.
@@ -12,6 +12,7 @@ import time
 from datetime import timedelta
 from functools import partial
 
+from debug_server.engine.retention import Retention
 from debug_server.engine.run_or_log import run_or_log
 from debug_server.engine.sessions import Sessions
 from debug_server.model import Repository
@@ -41,6 +42,9 @@ class Maintenance:
         self._done = threading.Event()
         self._woken = threading.Event()
         self._thread: threading.Thread | None = None
+        self._retention = Retention(
+            store=store, paths=supervisor.paths, settings=supervisor.settings.history, stopped=self._done.is_set
+        )
         self._collected_at = time.monotonic()
 
     def start(self) -> None:
@@ -64,6 +68,7 @@ class Maintenance:
         while not self._is_done_after(_ROUND_SECONDS):
             self.recover_leases()
             run_or_log("maintenance_failed", self._sessions.remove_leftovers, step="repository_removal")
+            run_or_log("maintenance_failed", self._retention.remove_old, step="history_removal")
             self._store.keep_reserve()
             if time.monotonic() - self._collected_at >= _COLLECT_SECONDS:
                 self._collected_at = time.monotonic()

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from debug_server.config import (
     EnvironmentsConfig,
+    HistoryConfig,
     RunnerConfig,
     ServerConfig,
     WorkspacesConfig,
@@ -97,6 +98,7 @@ class RunnerSettings:
     limits: Limits = field(default_factory=Limits, kw_only=True)
     workspaces: WorkspacesConfig = field(default_factory=WorkspacesConfig, kw_only=True)
     environments: EnvironmentsConfig = field(default_factory=EnvironmentsConfig, kw_only=True)
+    history: HistoryConfig = field(default_factory=HistoryConfig, kw_only=True)
     server: ServerConfig = field(default_factory=ServerConfig, kw_only=True)
     disk_reserve: int = field(default=256 << 20, kw_only=True)  # bytes that logs leave free on their disk
 
@@ -138,6 +140,7 @@ class RunnerSettings:
             limits=config.limits.to_limits(),
             workspaces=config.workspaces,
             environments=config.environments,
+            history=config.history,
             server=config.server,
         )
 

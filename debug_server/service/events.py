@@ -7,6 +7,7 @@ from collections.abc import AsyncGenerator
 from contextlib import AbstractAsyncContextManager
 
 from debug_server import messages as m
+from debug_server.errors import NotFoundError
 from debug_server.messages import ADMIN
 from debug_server.model import Event
 from debug_server.service import views
@@ -60,7 +61,10 @@ class EventVerbs(Verbs):
             return True
         if event.session_id is None:
             return False
-        return await self._access.may_see(caller, event.session_id)
+        try:
+            return await self._access.may_see(caller, event.session_id)
+        except NotFoundError:  # the session was removed from the history
+            return False
 
     async def of_subject(self, caller: Caller, subject: str, after: int, limit: int) -> list[Event]:
         """The events of a subject in order, as they are stored."""

@@ -19,6 +19,7 @@ from debug_server.store.connection import Database
 from debug_server.store.data_folder import DataFolder
 from debug_server.store.debuggers import Debuggers
 from debug_server.store.event_log import EventLog
+from debug_server.store.history import History
 from debug_server.store.keyed_requests import KeyedRequests
 from debug_server.store.migrations import migrate
 from debug_server.store.outbox import Outbox
@@ -64,6 +65,7 @@ class MetadataStore:
         self.requests = KeyedRequests(shared)
         self.schedules = Schedules(shared)
         self.debuggers = Debuggers(shared)
+        self.history = History(shared)
         self.data_folder = DataFolder(shared)
         # Names of the public Python API.
         self.create_repository = self.repositories.create

@@ -147,6 +147,18 @@ def _repository(store: MetadataStore, at: Filling) -> object:
     return store.repositories.discard(repository.id)
 
 
+def _remove_session(store: MetadataStore, at: Filling) -> object:
+    """A closed session with its events, commands and artifacts."""
+    old = 2
+    assert not store.history.is_in_use(old)
+    while store.history.remove_events(old):
+        pass
+    while commands := store.history.logs(old):
+        store.history.remove_commands([number for number, _ in commands])
+    store.history.remove_session(old)
+    return old
+
+
 OPERATIONS: Mapping[str, Operation] = {
     **_searches(),
     **_session_pages(),
@@ -198,4 +210,8 @@ OPERATIONS: Mapping[str, Operation] = {
     "events.heads": lambda store, _: store.events.heads(0, _PAGE),
     "events.last": lambda store, _: store.events.last(),
     "a repository and its workspace are removed": _repository,
+    "history.kept": lambda store, _: store.history.kept(),
+    "history.oldest, a page": lambda store, _: store.history.oldest(),
+    "history.oldest_of_newest": lambda store, _: store.history.oldest_of_newest(100),
+    "a session is removed": _remove_session,
 }

@@ -21,7 +21,7 @@ from tests.store.postgres_cluster import Cluster
 
 SMALL, LARGE = 200, 1600  # sessions; ten times as many commands
 GROWING = ("commands", "sessions", "events", "artifacts")
-MEMBERS = ("commands", "sessions", "queue", "runs", "artifacts", "events")
+MEMBERS = ("commands", "sessions", "queue", "runs", "artifacts", "events", "history")
 EXEMPT = {
     "commands.last_change",  # asked once for a session that is about to be closed, and says so
     "events.add_listener",
