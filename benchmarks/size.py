@@ -1,4 +1,4 @@
-"""What a request costs when a million commands have ended, against a store in which almost none have.
+"""What a request costs when a million commands have ended, against a store in which two thousand have.
 
 Each question to the store is counted in instructions of SQLite, which are the same in every run, and in CPU time; the
 start of a server, its periodic work and its verbs in CPU time. Both stores are asked in turns.
@@ -29,7 +29,7 @@ from tests.store.costs import OPERATIONS, Operation
 from tests.store.filled_store import Filling, counting_store, fill
 
 _LARGE = {Size.FULL: (100_000, 1_000_000), Size.QUICK: (10_000, 100_000), Size.SMALLEST: (200, 2_000)}
-_SMALL = (20, 200)  # sessions and commands: a page of each
+_SMALL = (200, 2_000)  # sessions and commands: with every filter there is a whole page
 _CALLS = {Size.FULL: 200, Size.QUICK: 50, Size.SMALLEST: 2}  # of each question and of each periodic task
 _REQUESTS = {Size.FULL: 100, Size.QUICK: 40, Size.SMALLEST: 2}  # of each verb, in a round
 _ROUNDS = {Size.FULL: 5, Size.QUICK: 3, Size.SMALLEST: 1}
@@ -182,7 +182,7 @@ def _encoded(body: object) -> bytes | None:
 
 
 def _server_cpu(server: Server, ask: Callable[[], object], requests: int) -> float:
-    """CPU time of the server for one request; the kernel counts it in hundredths of a second."""
+    """CPU time of the server for one request."""
     before = cpu_seconds(server.pid)
     for _ in range(requests):
         ask()

@@ -213,5 +213,6 @@ OPERATIONS: Mapping[str, Operation] = {
     "history.kept": lambda store, _: store.history.kept(),
     "history.oldest, a page": lambda store, _: store.history.oldest(),
     "history.oldest_of_newest": lambda store, _: store.history.oldest_of_newest(100),
+    "history.oldest_of_newest of more than there are": lambda store, _: store.history.oldest_of_newest(10**9),
     "a session is removed": _remove_session,
 }
