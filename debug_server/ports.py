@@ -25,6 +25,9 @@ class CommandRows(Protocol):
     def get(self, command_id: int) -> Command:
         """The row, or NotFoundError."""
 
+    def cancel_requested(self, command_id: int) -> bool:
+        """Whether its end was requested; NotFoundError without a row."""
+
     def in_session(self, session_id: int, *, status: CommandStatus | None = None) -> list[Command]:
         """A session's commands by sequence."""
 

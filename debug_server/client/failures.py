@@ -135,7 +135,7 @@ def no_answer(base_url: str, error: httpx.HTTPError | httpx.StreamError) -> Unav
 
     ConfigurationError for an invalid certificate and for an address with the wrong scheme or port: no retry helps.
     """
-    if (reason := _wrong_protocol(base_url, error)) is not None:
+    if (reason := wrong_protocol(base_url, error)) is not None:
         raise ConfigurationError(reason) from error
     if (reason := _certificate_fault(error)) is not None:
         raise ConfigurationError(
@@ -150,13 +150,13 @@ def no_answer(base_url: str, error: httpx.HTTPError | httpx.StreamError) -> Unav
     return UnavailableError(f"no answer from {base_url}: {str(error) or type(error).__name__}{advice}")
 
 
-def _wrong_protocol(base_url: str, error: httpx.HTTPError | httpx.StreamError) -> str | None:
+def wrong_protocol(base_url: str, error: BaseException) -> str | None:
     """What to write where the server does not speak the protocol of the address."""
     fault = _tls_fault(error)
     if fault is not None and fault.reason in _NO_TLS:
         plain = urlsplit(base_url)._replace(scheme="http").geturl()
         return f"{base_url} does not speak HTTPS: write {plain} if the server has no certificate"
-    if isinstance(error, httpx.RemoteProtocolError) and str(error).startswith(_NO_HTTP):
+    if str(error).startswith(_NO_HTTP):
         return (
             f"{base_url} does not speak HTTP, as a gRPC port does not: write the server's HTTP address, such as "
             "http://127.0.0.1:8000"

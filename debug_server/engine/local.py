@@ -27,7 +27,17 @@ from debug_server.engine.sessions import Sessions
 from debug_server.engine.slot_check import check_slots
 from debug_server.errors import DebugServerError, ResourcesExhaustedError, StoreUnavailableError
 from debug_server.events import POLL_SECONDS, EventFeed
-from debug_server.model import Command, CommandSpec, DueTime, NewEvent, Notice, QueuedRun, Session, SessionStatus
+from debug_server.model import (
+    Command,
+    CommandSpec,
+    DueTime,
+    NewEvent,
+    Notice,
+    QueuedRun,
+    RequestKey,
+    Session,
+    SessionStatus,
+)
 from debug_server.ports import Telemetry
 from debug_server.runner.end_recorder import UnrecordedEndError
 from debug_server.runner.keeper_connection import KeeperConnection
@@ -120,12 +130,14 @@ class LocalEngine:
         closes_session: bool = False,
         artifacts: Sequence[str] = (),
         metadata: Mapping[str, Any] | None = None,
+        request: RequestKey | None = None,
         told: Callable[[Command], None] | None = None,
     ) -> Command:
         """Add a command to the queue; QueueFullError if the queue is full.
 
         A command that can start at once is claimed when it is added, and started without the claim thread. With
         ``told`` the calling thread, one of ``run_in_thread``, itself runs it to its end; ``told`` gets the row before.
+        The commit answers the ``request``; ConflictError if its key is known.
         """
         spec = self._with_default_limits(spec)
         add = partial(
@@ -142,6 +154,7 @@ class LocalEngine:
             idempotency_key=idempotency_key,
             metadata=metadata,
             in_turn=True,
+            request=request,
         )
         if idempotency_key is None:
             command, claimed = self._add(add)
@@ -215,7 +228,7 @@ class LocalEngine:
 
         QueueFullError if a limit is reached, ConflictError if a claimed resource is in use.
         """
-        run = replace(run, spec=self._with_default_limits(run.spec))
+        run = self._limited(run)
         add = partial(self._store.runs.add_one, run, max_pending=self._settings.max_pending)
         command, claimed = self._add(add)
         self._run_if_claimed(command, run.spec, claimed=claimed, told=told)
@@ -225,11 +238,11 @@ class LocalEngine:
         self, steps: Sequence[QueuedRun | NewEvent], due: DueTime | None = None
     ) -> list[Command | NewEvent] | None:
         """Queue runs and add events in one commit; see ``store.runs.add``."""
-        limited = [
-            replace(step, spec=self._with_default_limits(step.spec)) if isinstance(step, QueuedRun) else step
-            for step in steps
-        ]
+        limited = [self._limited(step) if isinstance(step, QueuedRun) else step for step in steps]
         return self._store.runs.add(limited, max_pending=self._settings.max_pending, due=due)
+
+    def _limited(self, run: QueuedRun) -> QueuedRun:
+        return replace(run, spec=self._with_default_limits(run.spec))
 
     def _with_default_limits(self, spec: CommandSpec) -> CommandSpec:
         return spec.with_default_limits(self._settings.limits)

@@ -169,7 +169,7 @@ class WriteStdin(CommandRef):
         str, Field(min_length=1, max_length=128, description="Any text; a repeated one is applied once.")
     ]
     data: Annotated[str, Field(max_length=1 << 20, description="What to write.")] = ""
-    encoding: Annotated[str, Field(pattern="^(utf-8|base64)$", description="Of data: utf-8 or base64.")] = "utf-8"
+    encoding: Annotated[Literal["utf-8", "base64"], Field(description="Of data.")] = "utf-8"
     close: Annotated[bool, Field(description="Then close stdin.")] = False
 
 

@@ -83,9 +83,8 @@ def sentence_of(error: ValidationError, kind: type[BaseModel] | None = None, *, 
 
 def _written(location: Sequence[int | str], kind: type[BaseModel] | None) -> str:
     """The path of a field as a caller writes it: words that may be one text with commas have no numbers."""
-    field = kind.model_fields.get(str(location[0])) if kind is not None and location else None
-    has_words = field is not None and SEPARATED in field.metadata
-    return ".".join(map(str, location[:1] if has_words else location))
+    is_word = bool(location) and _takes_words(kind, location[0])
+    return ".".join(map(str, location[:1] if is_word else location))
 
 
 def _fault(item: Mapping[str, Any], name: str, kind: type[BaseModel] | None) -> FieldViolation:
@@ -128,7 +127,16 @@ def _example(kind: type[BaseModel], location: Sequence[int | str]) -> str:
         if model is None or known is None:
             return ""
         found, model = doc_of(model.__name__, known), _model_in(model.model_fields[known].annotation)
-    return f", for example {json.dumps(found.example)}" if found is not None and found.example is not None else ""
+    if found is None or found.example is None:
+        return ""
+    words = location and _takes_words(kind, location[0])
+    return f", for example {json.dumps(','.join(found.example) if words else found.example)}"
+
+
+def _takes_words(kind: type[BaseModel] | None, name: int | str) -> bool:
+    """Whether a field is a list of words, which may also be one text with commas."""
+    field = kind.model_fields.get(str(name)) if kind is not None else None
+    return field is not None and SEPARATED in field.metadata
 
 
 def _field(model: type[BaseModel], name: str) -> str | None:

@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BeforeValidator, Field, computed_field
+from pydantic_core import PydanticCustomError
 
 from debug_server.messages.base import Items, ListRequest, Reply, Request
 
@@ -103,7 +104,8 @@ def _prompt(value: str) -> str:
 def _mode(value: object) -> object:
     known = [mode.value for mode in ExecutionMode]
     if not isinstance(value, str) or value not in known:
-        raise ValueError(f"must be one of {', '.join(known)}")
+        *others, last = map(repr, known)
+        raise PydanticCustomError("enum", "must be {expected}", {"expected": f"{', '.join(others)} or {last}"})
     return ExecutionMode(value)
 
 

@@ -39,6 +39,7 @@ from debug_server.model.records import (
     Worktree,
     WorktreeStatus,
 )
+from debug_server.model.request_key import RequestKey
 
 __all__ = [
     "LIMITS",
@@ -70,6 +71,7 @@ __all__ = [
     "OutgoingMessage",
     "QueuedRun",
     "Repository",
+    "RequestKey",
     "Schedule",
     "Session",
     "SessionPlan",

@@ -10,6 +10,7 @@ from debug_server.model.claims import Claim
 from debug_server.model.command_spec import CommandSpec
 from debug_server.model.plans import SessionPlan
 from debug_server.model.records import NewEvent
+from debug_server.model.request_key import RequestKey
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,5 +34,6 @@ class QueuedRun:
     secrets: Mapping[str, str] = field(default_factory=dict)  # stored sealed with the session
     owner_token_id: int | None = None
     idempotency_key: str | None = None
+    request: RequestKey | None = None  # answered by the commit that queues it
     # Makes the event that is stored when the queue is full; None: raise QueueFullError.
     event_if_full: Callable[[str], NewEvent] | None = None

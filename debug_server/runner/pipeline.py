@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import os
 import shlex
 import threading
 import time
@@ -71,7 +72,7 @@ class Pipeline:
         telemetry: Telemetry | None = None,
     ) -> None:
         self._store = store
-        self._paths = paths
+        self._logs_dir, self._keepers_dir = paths.logs_dir, paths.keepers_dir
         self._pool = pool
         self._planner = planner
         self._preparation = Preparation(
@@ -219,12 +220,12 @@ class Pipeline:
         """Create the folder and set an older log aside; CommandExecutionError if a running command writes there."""
         if path.parent not in self._log_dirs:
             if not self._log_dirs:
-                self._paths.logs_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
-                spread_subdirectories(self._paths.logs_dir)
+                self._logs_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+                spread_subdirectories(self._logs_dir)
             path.parent.mkdir(parents=True, exist_ok=True)
             self._log_dirs.add(path.parent)
-        if path.exists() and not is_unused(path):
-            if writer_of(self._paths.keepers_dir, command.id, path) is not None:
+        if os.path.exists(path) and not is_unused(path):  # noqa: PTH110 - faster than Path.exists
+            if writer_of(self._keepers_dir, command.id, path) is not None:
                 raise CommandExecutionError(
                     f"command {command.id} could not be started: {path} is the log of a running command of another "
                     "store that uses this folder: give each store its own folder (paths.artifacts)"
@@ -247,13 +248,13 @@ class Pipeline:
                 environment, variables = self._preparation.environment(
                     job.env_request, job.lease, log, stack, cancellation
                 )
-            order = self._planner.order(job, variables)
+            order = self._planner.order(job, variables, log_path)
         if log.begun:
             log.write(f"[debug-server] run: {shlex.join(job.spec.argv)}\n")
         log.close()
         self._check_cancelled(job.command, cancellation)
         try:
-            running = launch(self._pool, self._paths.keepers_dir, order)
+            running = launch(self._pool, self._keepers_dir, order)
         except (KeeperError, DiskFullError) as error:
             raise _not_started(job.command, error) from error
         if environment is not None:  # the keeper may outlive this process and needs it until the end
@@ -269,7 +270,7 @@ class Pipeline:
         cancellation.check()
         if not command.plan.inline:
             with contextlib.suppress(StoreUnavailableError):  # checked again when the start is recorded
-                if self._store.commands.get(command.id).cancel_requested:
+                if self._store.commands.cancel_requested(command.id):
                     raise StartCancelledError(CANCELLED)
 
     def _record_start(self, job: Job, running: RunningCommand, log_path: Path) -> None:
@@ -374,7 +375,7 @@ class Pipeline:
         self, command: Command, log_path: Path, error: DebugServerError | KeyboardInterrupt, store_seconds: float
     ) -> CommandResult:
         """End a command that never started, and write the error to its log."""
-        if writer_of(self._paths.keepers_dir, command.id, log_path) is not None:
+        if writer_of(self._keepers_dir, command.id, log_path) is not None:
             log_path = log_path.with_suffix(f".{time.time_ns()}.log")
         log = StageLog(log_path)
         with contextlib.suppress(OSError):  # a full disk: the row still has the error

@@ -56,6 +56,7 @@ class Planner:
     def __init__(self, settings: RunnerSettings, pool: KeeperPool, base_env: Mapping[str, str] | None = None) -> None:
         self._settings = settings
         self._pool = pool
+        self._owners_dir = settings.paths.owners_dir
         self.base_env = dict(base_env) if base_env is not None else child_environment.default_base(os.environ)
 
     @property
@@ -67,20 +68,20 @@ class Planner:
         """The path of a command's log."""
         return log_path_of(self._settings.paths, command)
 
-    def order(self, job: Job, environment: Mapping[str, str]) -> LaunchOrder:
+    def order(self, job: Job, environment: Mapping[str, str], log_path: Path) -> LaunchOrder:
         """The order for the keeper; ``environment`` has the variables of the command's environment."""
         spec, limits, settings = job.spec, job.spec.effective_limits, self._settings
         return LaunchOrder(
             command_id=job.command.id,
             attempt=job.command.attempt,
-            owner=owner_file(settings.paths.owners_dir, job.command.owner or ""),
+            owner=owner_file(self._owners_dir, job.command.owner or ""),
             argv=[*spec.wrapper, *spec.argv],
             env=child_environment.command_variables(
                 self.base_env, environment=environment, overrides=spec.env or {}, limits=limits
             ),
             cwd=job.cwd or resolve_cwd(Path(job.lease.path), spec.cwd),
             limits=plan_limits(limits, self._pool.capabilities, spec.require),
-            log_path=self.log_path(job.command),
+            log_path=log_path,
             kill_grace=settings.kill_grace,
             disk_reserve=settings.disk_reserve,
             tty=(job.terminal_size or _TERMINAL_SIZE) if spec.tty else None,
@@ -96,7 +97,7 @@ class Planner:
 
 def resolve_cwd(workspace: Path, cwd: Path | None) -> Path:
     """The command's directory, which must lie in its workspace."""
-    root = workspace.resolve()
+    root = Path(os.path.realpath(workspace))
     if not root.is_dir():
         raise InvalidInputError(f"workspace {str(workspace)!r} is not a directory")
     if cwd is None:
@@ -111,8 +112,8 @@ def resolve_cwd(workspace: Path, cwd: Path | None) -> Path:
 
 def log_path_of(paths: RunnerPaths, command: Command) -> Path:
     """The absolute path of a command's log, which its readers open from any directory."""
-    folder = paths.logs_dir.absolute() / check_name(str(command.session_id), what="session")
-    return folder / f"{command.log_name}-{command.id}.log"
+    name = f"{command.log_name}-{command.id}.log"
+    return paths.logs_dir.absolute().joinpath(check_name(str(command.session_id), what="session"), name)
 
 
 def set_log_aside(log_path: Path) -> None:

@@ -1,8 +1,8 @@
 """A command that one thread adds and then runs, while a request waits for it.
 
-request --run--> thread: add the row -> told -> run -> its end is committed
-   ^                       |                              |
-   +---- wake: error, queued, or the row is enough -------+---- one wake-up, without reading the store
+request --run--> thread: add the row -> told -> run -> its end is committed -> what follows it
+   ^                       |                              |                       |
+   +---- wake: error, queued, or the row is enough -------+--- nothing follows ---+---- wake
 """
 
 from __future__ import annotations
@@ -12,28 +12,32 @@ import logging
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 
 from debug_server.errors import ResourcesExhaustedError
 from debug_server.model import Command
-from debug_server.service.wakeups import NewSubject, wait_for
+from debug_server.service.wakeups import Wakeups, wait_for
 
 _LOG = logging.getLogger(__name__)
+BEGIN_SECONDS = 50.0  # for a thread, where a request waits for the row alone: many proxies cut it within a minute
 _POLL_SECONDS = 0.01
 
 
 class Adding:
-    """The command, or why it could not be added."""
+    """The command, or why it could not be added; created in the event loop of the request."""
 
     def __init__(
-        self, add: Callable[[Callable[[Command], None]], Command], new: NewSubject, *, until_ended: bool
+        self, add: Callable[[Callable[[Command], None]], Command], wakeups: Wakeups, *, until_ended: bool
     ) -> None:
         """``add`` adds the command, calls its argument and runs the command, if that can start at once.
 
         ``until_ended``: do not wake the request before the end of a command that runs at once.
         """
         self._add = add
-        self._new = new
+        self._wakeups = wakeups
         self._until_ended = until_ended
+        self._loop = asyncio.get_running_loop()
+        self._woken = asyncio.Event()
         self._begin = threading.Lock()  # held by whoever decides: the thread to begin, or the request to leave
         self._command: Command | None = None
         self._error: Exception | None = None
@@ -48,22 +52,25 @@ class Adding:
             self._error = error
             if self._command is not None:
                 _LOG.exception("command_failed", extra={"command_id": self._command.id})
-        if not self._new.woken.is_set():  # nothing was added, or its end could not be recorded
-            self._new.wake()
+        if self._command is not None:
+            self._wakeups.forget(self._command.id)
+        if not self._woken.is_set():
+            self._wake()
 
     def _told(self, command: Command) -> None:
         self._command = command
-        if self._until_ended and command.owner is not None:
-            self._new.created(("command", command.id))
-        else:
-            self._new.wake()
+        if not self._until_ended or command.owner is None:
+            self._wake()
+        elif not command.plan.may_have_follow_up:
+            self._wakeups.at_end(command.id, self._wake)
 
-    async def wait(self, deadline: float | None) -> Command:
+    def _wake(self) -> None:
+        with suppress(RuntimeError):  # the loop was closed meanwhile
+            self._loop.call_soon_threadsafe(self._woken.set)
+
+    async def wait(self, deadline: float) -> Command:
         """The row of the command when it was added, or at the deadline; raises the error of adding it."""
-        if deadline is None:
-            await self._new.woken.wait()
-        else:
-            await wait_for(self._new.woken, deadline - time.monotonic())
+        await wait_for(self._woken, deadline - time.monotonic())
         while (
             self._command is None and self._error is None
         ):  # the deadline came first: adding takes ten seconds at most

@@ -9,6 +9,7 @@ from datetime import datetime
 from debug_server.errors import ForbiddenError, InvalidInputError
 from debug_server.messages import ADMIN, SCOPES
 from debug_server.model import Session, Token
+from debug_server.nearest import nearest
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,5 +73,7 @@ def check_scopes(scopes: Collection[str]) -> tuple[str, ...]:
     """The scopes of a new token."""
     for scope in scopes:
         if scope not in SCOPES:
-            raise InvalidInputError(f"unknown scope {scope!r}: use some of {', '.join(SCOPES)}")
+            meant = nearest(scope, SCOPES)
+            hint = f"did you mean {meant!r}?" if meant else f"use some of {', '.join(SCOPES)}"
+            raise InvalidInputError(f"unknown scope {scope!r}: {hint}")
     return tuple(dict.fromkeys(scopes))

@@ -12,7 +12,16 @@ from pathlib import Path
 
 from debug_server import messages as m
 from debug_server.errors import ConflictError, DebugServerError, InvalidInputError, KeeperError
-from debug_server.model import Command, CommandSearch, CommandSpec, CommandStatus, Limits, Session, SessionStatus
+from debug_server.model import (
+    Command,
+    CommandSearch,
+    CommandSpec,
+    CommandStatus,
+    Limits,
+    RequestKey,
+    Session,
+    SessionStatus,
+)
 from debug_server.runner.settings import shell_command
 from debug_server.service import views
 from debug_server.service.caller import Caller
@@ -66,6 +75,7 @@ class CommandVerbs(Verbs):
         key: str | None,
         *,
         closes_session: bool = False,
+        request_key: RequestKey | None = None,
         told: Callable[[Command], None] | None = None,
     ) -> Command:
         """Check a command and queue it; with ``told`` it is run in this thread, see ``LocalEngine.submit``."""
@@ -79,6 +89,7 @@ class CommandVerbs(Verbs):
             idempotency_key=key,
             closes_session=closes_session,
             artifacts=request.artifacts,
+            request=request_key,
             told=told,
         )
 

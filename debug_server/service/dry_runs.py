@@ -46,7 +46,8 @@ class DryRuns:
         command = _unsaved_row(spec, session_number(session_id or 0))
         lease = self._workspace(session_id)
         with KeeperPool(containment=settings.containment) as pool:
-            order = Planner(settings, pool).order(Job(command=command, spec=spec, lease=lease), {})
+            planner = Planner(settings, pool)
+            order = planner.order(Job(command=command, spec=spec, lease=lease), {}, planner.log_path(command))
             capabilities = pool.capabilities
         return DryRun(
             argv=order.argv,

@@ -11,17 +11,18 @@ import time
 from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import aclosing, contextmanager, nullcontext, suppress
+from dataclasses import dataclass
 from functools import partial
 
 from debug_server import messages as m
-from debug_server.errors import DebugServerError, NotFoundError
+from debug_server.errors import ConflictError, DebugServerError, NotFoundError
 from debug_server.messages import OPERATIONS, Operation
 from debug_server.messages.execs import DEFAULT_STREAM_WAIT, DEFAULT_WAIT, Begun, encoding_of
-from debug_server.model import Command, QueuedRun, SessionPlan
+from debug_server.model import Command, QueuedRun, RequestKey, SessionPlan
 from debug_server.runner.log_ends import Ends, LeftOutRange, LogEnds, Piece, read_ends
 from debug_server.runner.log_format import STDERR, STDOUT, STREAM_NAMES
 from debug_server.service import views
-from debug_server.service.adding import Adding
+from debug_server.service.adding import BEGIN_SECONDS, Adding
 from debug_server.service.caller import Caller
 from debug_server.service.commands import CommandVerbs, check_relative_cwd, require_open, spec_of
 from debug_server.service.idempotency import KeyedReplies, RequestAttempt
@@ -39,6 +40,16 @@ _BEGIN = Operation(
     idempotent=False,
     summary=OPERATIONS["exec_command"].summary,
 )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Addition:
+    """How a command is added."""
+
+    deadline: float  # for a thread that adds it
+    key: str | None = None  # stored in its rows, for a repetition after a crash
+    request: RequestKey | None = None  # answered by the same commit
+    until_ended: bool = False  # wait for the end of a command that starts at once
 
 
 class ExecVerbs(Verbs):
@@ -60,7 +71,7 @@ class ExecVerbs(Verbs):
         self._runs = runs
         self._logs = logs
         self._keyed = keyed
-        self._waiting: Counter[int] = Counter()  # requests that wait, by command
+        self._waiting: Counter[tuple[int | None, str]] = Counter()  # requests that wait, by caller and key
         self._cancelling: set[asyncio.Task[None]] = set()
 
     async def run(self, caller: Caller, request: m.ExecCommand, *, idempotency_key: str | None = None) -> m.ExecReply:
@@ -72,27 +83,43 @@ class ExecVerbs(Verbs):
     async def _begin_and_wait(
         self, caller: Caller, request: m.ExecCommand, key: str | None, deadline: float
     ) -> Command:
-        if request.on_disconnect == "continue":
-            if key is not None or caller.quotas:  # which the command must not fill twice
-                return await self._wait(caller, await self._begin(caller, request, key), deadline)
+        if request.on_disconnect == "cancel":
+            begun = self._begin_in_task(caller, request, key, deadline)
+            with self._cancelled_if_abandoned(caller, key, begun):
+                return await self._wait(caller, key, await asyncio.shield(begun), deadline)
+        if request.repository is None and not caller.quotas:  # which the command must not fill twice
+            with suppress(ConflictError):  # the key has become known: below
+                if (command := await self._run_at_once(caller, request, key, deadline)) is not None:
+                    return command
+        return await self._wait(caller, key, await self._begin(caller, request, key, deadline), deadline)
+
+    async def _run_at_once(
+        self, caller: Caller, request: m.ExecCommand, key: str | None, deadline: float
+    ) -> Command | None:
+        """Add the command and wait for its end, with one commit and one wake-up each; None if the key is known."""
+        new = None
+        if key is not None:
+            new = self._keyed.key_of(caller, _BEGIN, request.without_wait(), key, _begun_text)
+            if await self._read(self._store.requests.is_known, new):
+                return None
+        with self._counted(caller, key):
             async with self._shared.followers.while_valid(caller):
-                command = await self._start(caller, request, None, deadline)
+                addition = _Addition(deadline=deadline, request=new, until_ended=True)
+                command = await self._start(caller, request, addition)
                 return await self._commands.wait_until_ended(command, deadline - time.monotonic())
-        begun = self._begin_in_task(caller, request, key)
-        with self._cancelled_if_abandoned(caller, begun):
-            return await self._wait(caller, await asyncio.shield(begun), deadline)
 
     async def stream(
         self, caller: Caller, request: m.ExecCommand, *, idempotency_key: str | None = None
     ) -> AsyncGenerator[Begun | m.LogPiece | m.ExecReply, None]:
         """The same as a stream: the ids, each piece of output as it is written, and the answer."""
         deadline = time.monotonic() + (request.wait or DEFAULT_STREAM_WAIT)
-        begun = self._begin_in_task(caller, request, idempotency_key)
+        began_by = min(deadline, time.monotonic() + BEGIN_SECONDS)  # the response starts when the command has begun
+        begun = self._begin_in_task(caller, request, idempotency_key, began_by)
         may_cancel = request.on_disconnect == "cancel"
-        with self._cancelled_if_abandoned(caller, begun) if may_cancel else nullcontext():
+        with self._cancelled_if_abandoned(caller, idempotency_key, begun) if may_cancel else nullcontext():
             command = await asyncio.shield(begun)
-            with self._counted(command):
-                yield Begun(command_id=command.id, session_id=command.session_id)
+            with self._counted(caller, idempotency_key):
+                yield _begun(command)
                 async with aclosing(self._logs.follow(caller, m.FollowLog(command_id=command.id))) as pieces:
                     with suppress(TimeoutError):
                         while (left := deadline - time.monotonic()) > 0:
@@ -100,40 +127,42 @@ class ExecVerbs(Verbs):
                             if piece is None:
                                 break
                             yield piece
-                command = await self._wait(caller, command, deadline)
+                command = await self._wait(caller, idempotency_key, command, deadline)
         yield await self._answer(caller, command, request)
 
-    async def _wait(self, caller: Caller, command: Command, deadline: float) -> Command:
-        with self._counted(command):
+    async def _wait(self, caller: Caller, key: str | None, command: Command, deadline: float) -> Command:
+        with self._counted(caller, key):
             async with self._shared.followers.while_valid(caller):
                 return await self._commands.wait_until_ended(command, deadline - time.monotonic())
 
     # -- begin ----------------------------------------------------------------------------------------------------
 
-    def _begin_in_task(self, caller: Caller, request: m.ExecCommand, key: str | None) -> asyncio.Task[Command]:
+    def _begin_in_task(
+        self, caller: Caller, request: m.ExecCommand, key: str | None, deadline: float
+    ) -> asyncio.Task[Command]:
         """A task of its own: a command that is being added must be known, even if the client is gone by then."""
-        begun = asyncio.get_running_loop().create_task(self._begin(caller, request, key))
+        begun = asyncio.get_running_loop().create_task(self._begin(caller, request, key, deadline))
         begun.add_done_callback(lambda task: task.cancelled() or task.exception())  # nobody may be waiting for it
         return begun
 
-    async def _begin(self, caller: Caller, request: m.ExecCommand, key: str | None) -> Command:
+    async def _begin(self, caller: Caller, request: m.ExecCommand, key: str | None, deadline: float) -> Command:
         """The command's row; with a key, that of the first request.
 
         What is kept of a request with a key are the ids: the answer is read from the log each time.
         """
         if key is None:
-            return await self._start(caller, request, None)
-        attempt = partial(self._attempt, caller, request)
+            return await self._start(caller, request, _Addition(deadline=deadline))
+        attempt = partial(self._attempt, caller, request, deadline)
         begun = await self._keyed.once(caller, _BEGIN, request.without_wait(), key, attempt)
         assert isinstance(begun, Begun)
         return await self._read(self._store.commands.get, begun.command_id)
 
-    async def _attempt(self, caller: Caller, request: m.ExecCommand, attempt: RequestAttempt) -> Begun:
+    async def _attempt(self, caller: Caller, request: m.ExecCommand, deadline: float, attempt: RequestAttempt) -> Begun:
         command = None
         if attempt.since is not None and request.session_id is None:
             command = await self._resume(caller, request, attempt)
-        command = command or await self._start(caller, request, attempt.key)
-        return Begun(command_id=command.id, session_id=command.session_id)
+        command = command or await self._start(caller, request, _Addition(deadline=deadline, key=attempt.key))
+        return _begun(command)
 
     async def _resume(self, caller: Caller, request: m.ExecCommand, attempt: RequestAttempt) -> Command | None:
         """The command of a process that died; None if it had created nothing."""
@@ -144,33 +173,21 @@ class ExecVerbs(Verbs):
         session = await self._session_verbs.find_by_key(caller, attempt.key, attempt.since)
         return None if session is None else (await self._call(self._store.commands.in_session, session.id))[0]
 
-    async def _start(
-        self, caller: Caller, request: m.ExecCommand, key: str | None, deadline: float | None = None
-    ) -> Command:
+    async def _start(self, caller: Caller, request: m.ExecCommand, addition: _Addition) -> Command:
         if request.repository is not None:
-            run = await self._runs.start(caller, request.as_run(), idempotency_key=key)
+            run = await self._runs.start(caller, request.as_run(), idempotency_key=addition.key)
             return await self._read(self._store.commands.get, run.command.id)
         self._shared.require_accepting()
         if request.session_id is None:
-            return await self._start_in_folder(caller, request, key)
+            return await self._start_in_folder(caller, request, addition)
         session = await self._access.use_session(caller, request.session_id)
         require_open(session)
         async with self._quotas.reserve(caller, commands=1):
-            return await self._add(session.id, request, key, deadline)
+            add = partial(self._commands.add, session.id, request, addition.key, request_key=addition.request)
+            return await self._add(add, addition)
 
-    async def _add(self, session_id: int, request: m.ExecCommand, key: str | None, deadline: float | None) -> Command:
-        """Add a command to a session, in the thread that then runs it; with a deadline, wait for its end, too."""
-        async with self._wakeups.change_of_new() as new:
-
-            def add(told: Callable[[Command], None]) -> Command:
-                return self._commands.add(session_id, request, key, told=told)
-
-            adding = Adding(add, new, until_ended=deadline is not None)
-            self._engine.run_in_thread(adding.run)
-            return await adding.wait(deadline)
-
-    async def _start_in_folder(self, caller: Caller, request: m.ExecCommand, key: str | None) -> Command:
-        """Queue it in a session with an empty folder, which is removed at its end."""
+    async def _start_in_folder(self, caller: Caller, request: m.ExecCommand, addition: _Addition) -> Command:
+        """Run it in a session with an empty folder, which is removed at its end."""
         check_patterns(request.artifacts)
         if request.cwd is not None:
             check_relative_cwd(request.cwd)
@@ -182,25 +199,38 @@ class ExecVerbs(Verbs):
             owner_token_id=caller.token_id,
             artifacts=request.artifacts,
             session_metadata=request.metadata,
-            idempotency_key=key,
+            idempotency_key=addition.key,
+            request=addition.request,
         )
         async with self._quotas.reserve(caller, sessions=1, commands=1):
-            return await self._call(self._engine.queue_run, run)
+            return await self._add(partial(self._engine.queue_run, run), addition)
+
+    async def _add(self, add: Callable[..., Command], addition: _Addition) -> Command:
+        """Add a command in the thread that then runs it."""
+        adding = Adding(lambda told: add(told=told), self._wakeups, until_ended=addition.until_ended)
+        self._engine.run_in_thread(adding.run)
+        return await adding.wait(addition.deadline)
 
     # -- a lost connection ----------------------------------------------------------------------------------------
 
     @contextmanager
-    def _counted(self, command: Command) -> Iterator[None]:
-        self._waiting[command.id] += 1
+    def _counted(self, caller: Caller, key: str | None) -> Iterator[None]:
+        if key is None:
+            yield
+            return
+        own = (caller.token_id, key)
+        self._waiting[own] += 1
         try:
             yield
         finally:
-            self._waiting[command.id] -= 1
-            if not self._waiting[command.id]:
-                del self._waiting[command.id]
+            self._waiting[own] -= 1
+            if not self._waiting[own]:
+                del self._waiting[own]
 
     @contextmanager
-    def _cancelled_if_abandoned(self, caller: Caller, begun: asyncio.Future[Command]) -> Iterator[None]:
+    def _cancelled_if_abandoned(
+        self, caller: Caller, key: str | None, begun: asyncio.Future[Command]
+    ) -> Iterator[None]:
         """Cancel the command if the surface ends the block, because its client is gone.
 
         A server that shuts down ends the block, too: then the command continues.
@@ -209,16 +239,16 @@ class ExecVerbs(Verbs):
             yield
         except (asyncio.CancelledError, GeneratorExit):
             if not self._shared.draining:
-                task = asyncio.get_running_loop().create_task(self._cancel(caller, begun))
+                task = asyncio.get_running_loop().create_task(self._cancel(caller, key, begun))
                 self._cancelling.add(task)  # the event loop itself holds no reference
                 task.add_done_callback(self._cancelling.discard)
             raise
 
-    async def _cancel(self, caller: Caller, begun: asyncio.Future[Command]) -> None:
+    async def _cancel(self, caller: Caller, key: str | None, begun: asyncio.Future[Command]) -> None:
         """Cancel the command once it has begun, unless another request with its key waits for it."""
         with suppress(DebugServerError):  # it has not begun, or the store is unavailable: its limits end it
             command = await begun
-            if not self._waiting[command.id]:
+            if key is None or not self._waiting[caller.token_id, key]:
                 await self._call(self._engine.cancel, command.id, f"the client of {caller.name} disconnected")
 
     # -- the answer -----------------------------------------------------------------------------------------------
@@ -235,6 +265,14 @@ class ExecVerbs(Verbs):
                 digest = await self._logs.digest(caller, m.DigestLog(command_id=command.id))
                 reply = reply.model_copy(update={"digest": digest})
         return reply
+
+
+def _begun(command: Command) -> Begun:
+    return Begun(command_id=command.id, session_id=command.session_id)
+
+
+def _begun_text(command: Command) -> str:
+    return _begun(command).model_dump_json()
 
 
 def _read_and_reply(command: Command, request: m.ExecCommand, size: int) -> m.ExecReply:

@@ -17,6 +17,7 @@ from typing import Any
 
 from debug_server.errors import ConflictError, DebugServerError, InvalidInputError
 from debug_server.messages import Operation, Reply, Request
+from debug_server.model import Command, RequestKey
 from debug_server.service.caller import Caller
 from debug_server.store import MetadataStore
 
@@ -47,6 +48,19 @@ class KeyedReplies:
         self._owner = owner
         self._is_alive = is_alive
         self._under_way: dict[tuple[str, str], asyncio.Task[Reply]] = {}
+
+    def key_of(
+        self, caller: Caller, operation: Operation, request: Request, key: str, reply: Callable[[Command], str]
+    ) -> RequestKey:
+        """The key for the commit that adds the command of a request, with the reply for repetitions."""
+        check_key(key)
+        return RequestKey(
+            caller=_caller_key(caller),
+            key=key,
+            fingerprint=_fingerprint(operation, request),
+            owner=self._owner(),
+            reply=reply,
+        )
 
     async def once(
         self,

@@ -29,6 +29,7 @@ from debug_server.service.wakeups import wait_for
 
 READ_IN_EVENT_LOOP = 4096  # bytes of a log that are read at once, because a thread would take longer
 _PIECE = 1 << 16
+_DATA = 1 << 18  # bytes of a log that are read at once, where their streams and times do not matter
 _PIECES_PER_ITERATION = 16  # pieces sent before other followers run; a read of a finely written log may return 256
 _CACHED_PIECES = 32  # cached pieces for followers of the same log
 _ROW_SECONDS = 10.0
@@ -198,6 +199,17 @@ class LogVerbs(Verbs):
         if size <= READ_IN_EVENT_LOOP:
             return _stream_tails(command, limit)
         return await self._call(_stream_tails, command, limit)
+
+    async def data(self, caller: Caller, command_id: int, start: int, end: int) -> AsyncGenerator[bytes, None]:
+        """The bytes from one offset to another, or to the log's current end, of all streams together."""
+        command = await self._access.use_command(caller, command_id)
+        _require_log(command)
+        if start >= end or (path := _log_of(command)) is None:
+            return
+        with await self._call(LogReader, path) as reader:
+            while start < end and (data := await self._call(reader.data, start, min(end, start + _DATA))):
+                yield data
+                start += len(data)
 
     async def pieces(self, caller: Caller, command_id: int, start: int, end: int) -> AsyncGenerator[m.LogPiece, None]:
         """A command's log from one offset to another, or to its current end."""

@@ -16,7 +16,7 @@ from debug_server.engine.schedules import ScheduledAction
 from debug_server.errors import NotFoundError
 from debug_server.messages import ADMIN
 from debug_server.model import Command, DueTime, NewEvent, QueuedRun, Session
-from debug_server.service.adding import Adding
+from debug_server.service.adding import BEGIN_SECONDS, Adding
 from debug_server.service.caller import Caller
 from debug_server.service.verbs import Verbs
 from debug_server.service.wakeups import wait_for
@@ -63,10 +63,10 @@ class SubjectRunVerbs(Verbs):
             run = replace(plan(), requested_by=caller.name, owner_token_id=caller.token_id)
             return self._engine.queue_run(run, told=told)
 
-        async with self._quotas.reserve(caller, sessions=1, commands=1), self._wakeups.change_of_new() as new:
-            adding = Adding(add, new, until_ended=False)
+        async with self._quotas.reserve(caller, sessions=1, commands=1):
+            adding = Adding(add, self._wakeups, until_ended=False)
             self._engine.run_in_thread(adding.run)
-            command = await adding.wait(None)
+            command = await adding.wait(time.monotonic() + BEGIN_SECONDS)
         session = await self._read(self._store.sessions.get, command.session_id)
         return RunRows(session=session, command=command)
 

@@ -26,28 +26,6 @@ ReadEvents = Callable[[int, int], Awaitable[list[EventHead]]]
 LastEvent = Callable[[], Awaitable[int]]
 
 
-class NewSubject:
-    """A waiter for a subject that does not exist yet."""
-
-    def __init__(self, waiting: dict[Subject, set[asyncio.Event]]) -> None:
-        self._waiting = waiting
-        self._loop = asyncio.get_running_loop()
-        self.woken = asyncio.Event()
-        self.subject: Subject | None = None
-        self.closed = False  # nobody waits any more
-
-    def created(self, subject: Subject) -> None:
-        """The first change after this wakes the waiter; called in the thread that will make that change."""
-        if not self.closed:
-            self._waiting.setdefault(subject, set()).add(self.woken)
-            self.subject = subject
-
-    def wake(self) -> None:
-        """Wake the waiter now; any thread may call this."""
-        with suppress(RuntimeError):  # the loop was closed meanwhile
-            self._loop.call_soon_threadsafe(self.woken.set)
-
-
 class Wakeups:
     """The waiting coroutines of one event loop; a new loop starts with none."""
 
@@ -58,6 +36,7 @@ class Wakeups:
         self._reader: asyncio.Task[None] | None = None
         self._waiting: dict[Subject, set[asyncio.Event]] = {}
         self._ended: OrderedDict[int, Command] = OrderedDict()  # the last commands that ended in this process
+        self._at_end: dict[int, Callable[[], None]] = {}  # an entry is used by one thread alone
         self._remove = store.events.add_listener(self._committed)
 
     @asynccontextmanager
@@ -71,17 +50,13 @@ class Wakeups:
         finally:
             self._leave(subject, woken)
 
-    @asynccontextmanager
-    async def change_of_new(self) -> AsyncIterator[NewSubject]:
-        """The same for a subject that another thread is about to create."""
-        await self._ensure_reader()
-        new = NewSubject(self._waiting)
-        try:
-            yield new
-        finally:
-            new.closed = True
-            if new.subject is not None:
-                self._leave(new.subject, new.woken)
+    def at_end(self, command_id: int, wake: Callable[[], None]) -> None:
+        """Call ``wake`` when the end of a command is committed; called in the thread that will commit it."""
+        self._at_end[command_id] = wake
+
+    def forget(self, command_id: int) -> None:
+        """The end of a command will not be committed in this thread."""
+        self._at_end.pop(command_id, None)
 
     def ended(self, command_id: int) -> Command | None:
         """The command, if it is one of the last that ended in this process: its row need not be read."""
@@ -116,11 +91,20 @@ class Wakeups:
             self._ended[notice.ended.id] = notice.ended
             if len(self._ended) > _REMEMBERED:
                 self._ended.popitem(last=False)
+            if (wake := self._at_end.pop(notice.ended.id, None)) is not None:
+                wake()
         loop = self._loop
-        concerned = [subject for subject in _subjects(notice) if subject in self._waiting]
+        concerned = [subject for subject in _subjects(notice) if self._has_asleep(subject)]
         if loop is not None and concerned:
             with suppress(RuntimeError):  # the loop was closed meanwhile
                 loop.call_soon_threadsafe(self._wake, concerned)
+
+    def _has_asleep(self, subject: Subject) -> bool:
+        """Whether a waiter must be woken: one that is awake already will read this commit, too.
+
+        The copy is made at once, because the event loop changes the set meanwhile.
+        """
+        return any(not woken.is_set() for woken in tuple(self._waiting.get(subject, ())))
 
     def _wake(self, subjects: Iterable[Subject]) -> None:
         for subject in subjects:

@@ -90,6 +90,11 @@ class CommandDraft:
         """The queue key and its limit of active commands; 0 for an order key: such a command is not claimed at once."""
         return self._key(session_id), self.key_limit
 
+    @property
+    def waits(self) -> bool:
+        """Whether nobody claims it when it is added."""
+        return self.state_columns[4] is None
+
     def unclaimed(self) -> CommandDraft:
         """The same command, not claimed."""
         name, bounds, status, _, _, priority = self.state_columns

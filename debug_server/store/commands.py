@@ -17,9 +17,10 @@ from debug_server.model import (
     FoundCommand,
     NewCommand,
     Notice,
+    RequestKey,
     status_for,
 )
-from debug_server.store import artifacts, event_log
+from debug_server.store import artifacts, event_log, keyed_requests
 from debug_server.store.command_draft import CommandDraft
 from debug_server.store.command_rows import (
     COLUMNS,
@@ -77,6 +78,10 @@ _CLAIMED = "attempt = ? AND owner = ?"
 # A command that never ran cannot succeed, whatever the caller passes.
 _FINISH_SUCCEEDED = f"{_END} AND {_CLAIMED} AND status = 'running' RETURNING {COLUMNS}"
 _FINISH_OTHER = f"{_END} AND {_CLAIMED} AND finished_at IS NULL RETURNING {COLUMNS}"
+_START_AND_FINISH = (
+    f"{_END.replace(' SET ', ' SET handle = ?, started_at = ?, ', 1)} AND {_CLAIMED} AND status = 'pending'"
+    f" RETURNING {COLUMNS}"
+)
 _CANCEL_WAITING_ROW = f"{_END} AND {WAITING} RETURNING {COLUMNS}"
 _REQUEST_CANCEL = (
     "UPDATE commands SET cancel_requests = cancel_requests + 1, updated_at = ?"
@@ -98,8 +103,10 @@ _CANCELLED_WAITING = ExitRecord(reason=ExitReason.CANCELLED, message="cancelled 
 class Commands(Table):
     """Adding, starting, finishing and cancelling commands."""
 
-    def add(self, *, session_id: int, **asked: Unpack[NewCommand]) -> Command:
+    def add(self, *, session_id: int, request: RequestKey | None = None, **asked: Unpack[NewCommand]) -> Command:
         """Insert a pending command; with ``claim_owner`` it is claimed at once (attempt 1).
+
+        The same commit answers the ``request``; ConflictError if its key is known.
 
         A repeated ``idempotency_key`` of the session returns the first command. ``max_pending`` and ``key_max_pending``
         do not apply to a command that is claimed at once.
@@ -107,10 +114,16 @@ class Commands(Table):
         draft = CommandDraft.of(**asked)
         with self._database.write() as transaction:
             now = self._now()
+            if request is not None:
+                keyed_requests.begin_with(transaction, now, request)
             if known := _lock_and_find_repeat(transaction, session_id, asked.get("idempotency_key"), draft):
                 return command_from(known)
-            check_queue_limits(transaction, draft)
+            draft = claimed_in_turn(transaction, session_id, draft)
+            if draft.waits:
+                check_queue_limits(transaction, draft)
             command = insert(transaction, now, self._sealer, session_id, draft)
+            if request is not None:
+                keyed_requests.answer_with(transaction, self._sealer, request, command)
         self._notify(Notice(PENDING, session_id, command.id, waits=command.owner is None))
         return command
 
@@ -122,6 +135,11 @@ class Commands(Table):
     def get(self, command_id: int) -> Command:
         """The row, or NotFoundError."""
         return command_from(require_row(self._one(_GET, (command_id,)), "command", command_id))
+
+    def cancel_requested(self, command_id: int) -> bool:
+        """Whether its end was requested; NotFoundError without a row."""
+        row = self._one("SELECT cancel_requests FROM commands WHERE id = ?", (command_id,))
+        return bool(require_row(row, "command", command_id)[0])
 
     def in_session(
         self,
@@ -183,7 +201,10 @@ class Commands(Table):
         text = mapping_text(handle, what="keeper handle")
         with self._database.write() as transaction:
             now = self._now()
-            command = _set_running(transaction, (text, log_path, now, now), command_id, attempt, owner)
+            row = transaction.one(_START, (text, log_path, now, now, command_id, attempt, owner))
+            if row is None:
+                raise conflict(_current(transaction, command_id), attempt, owner, "started")
+            command = command_from(row)
             _append_start(transaction, now, command)
         self._notify(Notice(STARTED, command.session_id, command_id))
         return command
@@ -207,10 +228,11 @@ class Commands(Table):
         text = None if handle is None else mapping_text(handle, what="keeper handle")
         with self._database.write() as transaction:
             now = self._now()
-            if text is not None:
-                began = now - record.wall_seconds
-                _set_running(transaction, (text, log_path, began, now), command_id, attempt, owner)
-            row = transaction.one(sql, (*_end_values(record, log_path, now), command_id, attempt, owner))
+            end, of_claim = _end_values(record, log_path, now), (command_id, attempt, owner)
+            if text is None:
+                row = transaction.one(sql, (*end, *of_claim))
+            else:
+                row = transaction.one(_START_AND_FINISH, (text, now - record.wall_seconds, *end, *of_claim))
             if row is None:
                 raise conflict(_current(transaction, command_id), attempt, owner, f"ended as {status}")
             command = command_from(row, record)
@@ -274,29 +296,25 @@ class Commands(Table):
         return row[0] if row else 0
 
 
+def claimed_in_turn(transaction: Transaction, session_id: int, draft: CommandDraft) -> CommandDraft:
+    """The command, not claimed if others come first."""
+    if draft.in_turn and transaction.one(_CAN_START_NOW, (session_id, *draft.claim_condition(session_id))) is None:
+        return draft.unclaimed()
+    return draft
+
+
 def insert(transaction: Transaction, now: float, sealer: Sealer, session_id: int, draft: CommandDraft) -> Command:
     """Insert a command and its event ``command.pending``."""
     sequence, *of_session = require_row(transaction.one(_SEQUENCE, (session_id,)), "session", session_id)
     context = _seal_context(session_id, sequence)
     sealed = sealer.seal(draft.env, context) if draft.env else None
     stdin = sealer.seal({_STDIN: draft.stdin_text}, context) if draft.stdin_text else None
-    if draft.in_turn and transaction.one(_CAN_START_NOW, (session_id, *draft.claim_condition(session_id))) is None:
-        draft = draft.unclaimed()
     after = draft.columns_after_env(session_id)
     values = (session_id, sequence, *of_session, *draft.columns_before_env, sealed, *after, stdin, now, now)
     row = transaction.one(_INSERT, values)
     command = command_from(require_row(row, "session", session_id))
     _append(transaction, now, PENDING, command, f'{{"sequence":{sequence}}}')
     return command
-
-
-def _set_running(
-    transaction: Transaction, values: tuple[object, ...], command_id: int, attempt: int, owner: str
-) -> Command:
-    row = transaction.one(_START, (*values, command_id, attempt, owner))
-    if row is None:
-        raise conflict(_current(transaction, command_id), attempt, owner, "started")
-    return command_from(row)
 
 
 def cancel_waiting(transaction: Transaction, now: float, command_id: int) -> Command:

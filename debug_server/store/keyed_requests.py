@@ -1,6 +1,6 @@
 """The keyed_requests table: replies to requests with an idempotency key.
 
-    begun (owner, no reply) --> answered (reply)
+    begun (owner, no reply) --> answered (reply)      a command and its request in one commit: answered at once
         |        ^
         |        +-- taken over when its owner is dead
         +--> dropped when it failed: nothing was done, so it may be repeated
@@ -13,8 +13,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
-from debug_server.store.connection import Row
+from debug_server.errors import ConflictError
+from debug_server.model import Command, RequestKey
+from debug_server.store.connection import Row, Transaction
 from debug_server.store.encoding import moment
+from debug_server.store.sealing import Sealer
 from debug_server.store.table import Table, require_row
 
 KEPT_SECONDS = 24 * 3600.0
@@ -25,6 +28,7 @@ _BEGIN = (
     "INSERT INTO keyed_requests (caller, request_key, fingerprint, owner, created_at) VALUES (?, ?, ?, ?, ?)"
     f" ON CONFLICT (caller, request_key) DO NOTHING RETURNING {_COLUMNS}"
 )
+_ANSWER = f"UPDATE keyed_requests SET reply = ? WHERE {_OF_KEY} AND owner = ? AND reply IS NULL"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,12 +45,15 @@ class KeyedRequest:
 class KeyedRequests(Table):
     """Beginning, answering and dropping keyed requests."""
 
+    def is_known(self, request: RequestKey) -> bool:
+        """Whether there is a request with this key, which may be of another request or long ago."""
+        return self._one(f"SELECT 1 FROM keyed_requests WHERE {_OF_KEY}", (request.caller, request.key)) is not None
+
     def begin(self, caller: str, key: str, *, fingerprint: str, owner: str) -> KeyedRequest:
         """Begin a request, or find the earlier one with this key; rows older than a day are deleted."""
         with self._database.write() as transaction:
             now = self._now()
-            transaction.run("DELETE FROM keyed_requests WHERE created_at < ?", (now - KEPT_SECONDS,))
-            row = transaction.one(_BEGIN, (caller, key, fingerprint, owner, now))
+            row = _begin(transaction, now, (caller, key, fingerprint, owner))
             first = row is not None
             if row is None:
                 row = transaction.one(f"SELECT {_COLUMNS} FROM keyed_requests WHERE {_OF_KEY}", (caller, key))
@@ -60,10 +67,8 @@ class KeyedRequests(Table):
 
     def answer(self, caller: str, key: str, *, owner: str, reply: str) -> None:
         """Store the reply for repetitions."""
-        sealed = self._sealer.seal({"reply": reply}, _seal_context(caller, key))
-        sql = f"UPDATE keyed_requests SET reply = ? WHERE {_OF_KEY} AND owner = ? AND reply IS NULL"
         with self._database.write() as transaction:
-            transaction.run(sql, (sealed, caller, key, owner))
+            _answer(transaction, self._sealer, (caller, key, owner), reply)
 
     def drop(self, caller: str, key: str, *, owner: str) -> None:
         """Delete a request that failed."""
@@ -77,6 +82,29 @@ class KeyedRequests(Table):
         return KeyedRequest(
             fingerprint=fingerprint, owner=owner, reply=reply, created_at=moment(created_at), first=first
         )
+
+
+def begin_with(transaction: Transaction, now: float, request: RequestKey) -> None:
+    """Begin a request in the transaction that does it, before its other statements; ConflictError if it is known."""
+    if _begin(transaction, now, (request.caller, request.key, request.fingerprint, request.owner)) is None:
+        raise ConflictError(f"the request with the idempotency key {request.key!r} is known already: send it again")
+
+
+def answer_with(transaction: Transaction, sealer: Sealer, request: RequestKey, command: Command) -> None:
+    """Answer it in the same transaction."""
+    _answer(transaction, sealer, (request.caller, request.key, request.owner), request.reply(command))
+
+
+def _begin(transaction: Transaction, now: float, values: tuple[str, str, str, str]) -> Row | None:
+    """The new row; None if there is one."""
+    transaction.run("DELETE FROM keyed_requests WHERE created_at < ?", (now - KEPT_SECONDS,))
+    return transaction.one(_BEGIN, (*values, now))
+
+
+def _answer(transaction: Transaction, sealer: Sealer, request: tuple[str, str, str], reply: str) -> None:
+    caller, key, _ = request
+    sealed = sealer.seal({"reply": reply}, _seal_context(caller, key))
+    transaction.run(_ANSWER, (sealed, *request))
 
 
 def _seal_context(caller: str, key: str) -> str:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from debug_server.errors import QueueFullError
 from debug_server.model import Command, DueTime, NewEvent, Notice, QueuedRun
-from debug_server.store import commands, event_log, schedules, session_claims, sessions
+from debug_server.store import commands, event_log, keyed_requests, schedules, session_claims, sessions
 from debug_server.store.command_draft import CommandDraft
 from debug_server.store.commands import PENDING, check_queue_limits
 from debug_server.store.connection import Transaction
@@ -78,16 +78,19 @@ class Runs(Table):
         runs = [step for step in checked if isinstance(step, _RunDraft)]
         claims = [claim for item in runs for claim in item.run.claims]
         with self._database.write() as transaction:
+            now = self._now()
+            for item in runs:
+                if item.run.request is not None:
+                    keyed_requests.begin_with(transaction, now, item.run.request)
             if claims:
                 session_claims.check(transaction, claims)
             if any(item.command.max_pending is not None for item in runs):
                 transaction.lock("queue")
-            now = self._now()
             if due is not None and not schedules.claim(transaction, now, due):
                 return None
             added = [self._add_step(transaction, now, step) for step in checked]
-        for item in added:
-            self._notify(_notice(item))
+        for done in added:
+            self._notify(_notice(done))
         return added
 
     def _add_step(self, transaction: Transaction, now: float, step: _RunDraft | NewEvent) -> Command | NewEvent:
@@ -111,7 +114,11 @@ class Runs(Table):
         session_claims.insert(transaction, session.id, run.claims)
         if run.secrets:
             sessions.seal_secrets(transaction, self._sealer, session.id, run.secrets)
-        return commands.insert(transaction, now, self._sealer, session.id, checked.command)
+        draft = commands.claimed_in_turn(transaction, session.id, checked.command)
+        command = commands.insert(transaction, now, self._sealer, session.id, draft)
+        if run.request is not None:
+            keyed_requests.answer_with(transaction, self._sealer, run.request, command)
+        return command
 
 
 def _notice(added: Command | NewEvent) -> Notice:

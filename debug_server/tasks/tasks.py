@@ -160,7 +160,7 @@ class Tasks:
         try:
             return await self._service.subject_runs.find(caller, f"{views.PREFIX}{task_id}")
         except NotFoundError as error:
-            raise NotFoundError(f"there is no task {task_id!r}") from error
+            raise NotFoundError(f"there is no task {task_id!r}", what="task") from error
 
     async def _view(self, rows: RunRows) -> RunnerTask:
         ends = await self._service.logs.tails(rows.command, views.OUTPUT_BYTES)

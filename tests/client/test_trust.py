@@ -228,6 +228,18 @@ def test_command_lines_without_a_token(words: tuple[str, ...], tmp_path: Path) -
 
 
 @needs_root
+@pytest.mark.parametrize("token", ["SECRET", None])
+def test_configure_asks_no_other_user(token: str | None, tmp_path: Path) -> None:
+    """Before anything is saved, and says how to name that user."""
+    with taken("127.0.0.1") as thief:
+        (tmp_path / "token").write_text(token or "")
+        words = ("configure", "--base-url", f"http://127.0.0.1:{thief.port}")
+        refused = Terminal(folder=tmp_path)(*words, *(("--token-file", "token") if token else ()))
+        assert refused.status == 2 and f"--server-user {NOBODY}" in refused.err, refused
+        assert not thief.heard() and not (tmp_path / "home").exists()
+
+
+@needs_root
 def test_the_call_of_a_runner() -> None:
     """An event goes to another user's target only if that user is named."""
     argv = [sys.executable, "-m", "debug_server.dispatch.call"]

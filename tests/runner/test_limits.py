@@ -17,6 +17,7 @@ from debug_server.model import CommandStatus, ExitReason, Limits
 from tests.running import Bench, carrying, eventually, program, python
 
 MIB = 1 << 20
+PATIENCE = (4.0, 30.0)  # a limit of time, and another one where the machine was too slow to write anything within it
 
 
 def test_out_of_memory_is_read_from_the_counter(memory_bench: Bench) -> None:
@@ -48,17 +49,24 @@ def test_enough_memory_is_not_out_of_memory(memory_bench: Bench) -> None:
 
 def test_idle_timeout(held: Bench) -> None:
     """Silence is measured from the last output; the reason, the limit and a note on the stream system say so."""
-    result = held.run(["sh", "-c", "echo one; sleep 0.5; echo two; sleep 100"], limits=Limits(idle_seconds=4))
-    assert (result.exit_reason, result.exit.limit) == (ExitReason.IDLE_TIMED_OUT, "idle_seconds")
-    assert 4.5 <= result.exit.wall_seconds < 60.0
-    log = held.log(result)
+    for seconds in PATIENCE:
+        argv = ["sh", "-c", "echo one; sleep 0.5; echo two; sleep 100"]
+        result = held.run(argv, limits=Limits(idle_seconds=seconds))
+        assert (result.exit_reason, result.exit.limit) == (ExitReason.IDLE_TIMED_OUT, "idle_seconds")
+        log = held.log(result)
+        if log["stdout"] == b"one\ntwo\n":
+            break
     assert log["stdout"] == b"one\ntwo\n"
+    assert seconds + 0.5 <= result.exit.wall_seconds < 60.0
     assert b"idle_timed_out" in log["system"]
 
 
 def test_wall_timeout(held: Bench) -> None:
     """No exit code, the processes at the kill listed, what was written before kept."""
-    result = held.run(["sh", "-c", "echo before; sleep 100"], timeout=4)
+    for seconds in PATIENCE:
+        result = held.run(["sh", "-c", "echo before; sleep 100"], timeout=seconds)
+        if held.log(result)["stdout"]:
+            break
     assert (result.exit_reason, result.exit.limit, result.exit_code) == (ExitReason.TIMED_OUT, "wall_seconds", None)
     assert any("sleep" in process["command"] for process in result.exit.evidence["processes_at_kill"])
     assert held.log(result)["stdout"] == b"before\n"
@@ -125,8 +133,9 @@ def test_pids(memory_bench: Bench) -> None:
 
 def test_no_limit_of_a_command_holds_for_the_next(memory_bench: Bench) -> None:
     """The same groups serve commands with limits, other ones, none, and the first ones again."""
-    if memory_bench.supervisor.pool.capabilities.mechanism != "cgroup-v1":
-        pytest.skip("only version 1 groups serve several commands")
+    capabilities = memory_bench.supervisor.pool.capabilities
+    if capabilities.mechanism != "cgroup-v1" or "mount" not in capabilities.namespaces:
+        pytest.skip("only version 1 groups that a command cannot write to serve several commands")
     bench = memory_bench
     none = _limits_in_force(bench, Limits())
     tight = Limits(memory_bytes=64 * MIB, pids=5, cpus=0.5)

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from debug_server.errors import QueueFullError, ResourcesExhaustedError
-from debug_server.model import Command
+from debug_server.model import Command, CommandPlan, ExitReason, ExitRecord
 from debug_server.service.adding import Adding
 from debug_server.service.wakeups import Wakeups
 from debug_server.store import MetadataStore, open_store
@@ -28,15 +28,8 @@ def store(tmp_path: Path) -> MetadataStore:
 
 
 def wakeups_of(store: MetadataStore) -> Wakeups:
-    """The wake-ups of the running loop."""
-
-    async def read(after: int, limit: int) -> list[object]:
-        return []
-
-    async def last() -> int:
-        return 0
-
-    return Wakeups(store, read=read, last=last)  # type: ignore[arg-type]
+    """The wake-ups of the running loop; they need not read the store."""
+    return Wakeups(store, read=None, last=None)  # type: ignore[arg-type]
 
 
 def row_of(store: MetadataStore, owner: str | None) -> Command:
@@ -45,19 +38,20 @@ def row_of(store: MetadataStore, owner: str | None) -> Command:
     return store.commands.add(session_id=session.id, argv=["true"], claim_owner=owner)
 
 
-def waited(store: MetadataStore, add: Callable[[Told], Command], *, deadline: float | None) -> Command:
+def waited(
+    store: MetadataStore, add: Callable[[Told], Command], *, until_ended: bool, seconds: float = SECONDS
+) -> Command:
     """What the request gets, with ``add`` in a thread."""
 
     async def scene() -> Command:
-        async with wakeups_of(store).change_of_new() as new:
-            adding = Adding(add, new, until_ended=deadline is not None)
-            threading.Thread(target=adding.run, daemon=True).start()
-            return await adding.wait(deadline)
+        adding = Adding(add, wakeups_of(store), until_ended=until_ended)
+        threading.Thread(target=adding.run, daemon=True).start()
+        return await adding.wait(time.monotonic() + seconds)
 
     return asyncio.run(scene())
 
 
-def test_a_row_is_enough_without_a_deadline(store: MetadataStore) -> None:
+def test_a_row_may_be_enough(store: MetadataStore) -> None:
     """The request goes on while the thread runs the command."""
     row, gate = row_of(store, "here"), threading.Event()
 
@@ -66,31 +60,22 @@ def test_a_row_is_enough_without_a_deadline(store: MetadataStore) -> None:
         gate.wait(SECONDS)
         return row
 
-    assert waited(store, add, deadline=None) == row
+    assert waited(store, add, until_ended=False) == row
     gate.set()
 
 
-def test_it_waits_for_the_end_with_a_deadline(store: MetadataStore) -> None:
-    """A commit that says so wakes it, before the thread is done."""
-    row = row_of(store, "here")
-    gate = threading.Event()
+def test_it_may_wait_for_the_end(store: MetadataStore) -> None:
+    """The commit of the end wakes it, before the thread is done."""
+    row, gate = row_of(store, "here"), threading.Event()
 
-    async def scene() -> None:
-        wakeups = wakeups_of(store)
+    def add(told: Told) -> Command:
+        told(row)
+        end = ExitRecord(reason=ExitReason.CANCELLED)
+        store.commands.finish(row.id, attempt=row.attempt, owner="here", record=end)
+        gate.wait(SECONDS)
+        return row
 
-        def add(told: Told) -> Command:
-            told(row)
-            store.commands.request_cancel(row.id)  # a change of the command
-            gate.wait(SECONDS)
-            return row
-
-        async with wakeups.change_of_new() as new:
-            adding = Adding(add, new, until_ended=True)
-            threading.Thread(target=adding.run, daemon=True).start()
-            assert await adding.wait(time.monotonic() + SECONDS) == row
-        assert wakeups._waiting == {}
-
-    asyncio.run(scene())
+    assert waited(store, add, until_ended=True) == row
     gate.set()
 
 
@@ -105,14 +90,39 @@ def test_at_the_deadline_it_goes_on_without_the_end(store: MetadataStore) -> Non
         return row
 
     async def scene() -> Command:
-        async with wakeups_of(store).change_of_new() as new:
-            adding = Adding(add, new, until_ended=True)
-            threading.Thread(target=adding.run, daemon=True).start()
-            assert await asyncio.to_thread(added.wait, SECONDS)
-            return await adding.wait(time.monotonic() + 0.05)
+        adding = Adding(add, wakeups_of(store), until_ended=True)
+        threading.Thread(target=adding.run, daemon=True).start()
+        assert await asyncio.to_thread(added.wait, SECONDS)
+        return await adding.wait(time.monotonic() + 0.05)
 
     assert asyncio.run(scene()) == row
     gate.set()
+
+
+@pytest.mark.parametrize("follow_up", [True, False])
+def test_it_waits_for_what_follows(store: MetadataStore, follow_up: bool) -> None:
+    """After the end its artifacts are copied. Where no end is committed, the thread wakes the request, too."""
+    session, done = store.sessions.create(), list[int]()
+    plan = CommandPlan(artifacts=("*",) if follow_up else ())
+    row = store.commands.add(session_id=session.id, argv=["true"], claim_owner="here", plan=plan)
+
+    async def scene() -> None:
+        wakeups = wakeups_of(store)
+
+        def add(told: Told) -> Command:
+            told(row)
+            if follow_up:
+                end = ExitRecord(reason=ExitReason.CANCELLED)
+                store.commands.finish(row.id, attempt=row.attempt, owner="here", record=end)
+            done.append(1)
+            return row
+
+        adding = Adding(add, wakeups, until_ended=True)
+        threading.Thread(target=adding.run, daemon=True).start()
+        assert await adding.wait(time.monotonic() + SECONDS) == row and done == [1]
+        assert wakeups._at_end == {}
+
+    asyncio.run(scene())
 
 
 def test_a_queued_command_is_told_at_once(store: MetadataStore) -> None:
@@ -124,7 +134,7 @@ def test_a_queued_command_is_told_at_once(store: MetadataStore) -> None:
         gate.wait(SECONDS)
         return row
 
-    assert waited(store, add, deadline=time.monotonic() + SECONDS) == row
+    assert waited(store, add, until_ended=True) == row
     gate.set()
 
 
@@ -135,10 +145,11 @@ def test_an_error_is_the_requests(store: MetadataStore) -> None:
         raise QueueFullError("full")
 
     with pytest.raises(QueueFullError, match="full"):
-        waited(store, add, deadline=time.monotonic() + SECONDS)
+        waited(store, add, until_ended=True)
 
 
-def test_a_request_whose_thread_never_comes_leaves(store: MetadataStore) -> None:
+@pytest.mark.parametrize("until_ended", [True, False])
+def test_a_request_whose_thread_never_comes_leaves(store: MetadataStore, until_ended: bool) -> None:
     """Then nothing is added any more."""
 
     async def scene() -> list[int]:
@@ -148,11 +159,10 @@ def test_a_request_whose_thread_never_comes_leaves(store: MetadataStore) -> None
             added.append(1)
             return replace(row_of(store, None))
 
-        async with wakeups_of(store).change_of_new() as new:
-            adding = Adding(add, new, until_ended=True)
-            with pytest.raises(ResourcesExhaustedError):
-                await adding.wait(time.monotonic() + 0.01)
-            adding.run()
-            return added
+        adding = Adding(add, wakeups_of(store), until_ended=until_ended)
+        with pytest.raises(ResourcesExhaustedError):
+            await adding.wait(time.monotonic() + 0.01)
+        adding.run()
+        return added
 
     assert asyncio.run(scene()) == []

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -53,6 +54,31 @@ def test_an_event_wakes_whom_it_concerns(store: MetadataStore, monkeypatch: pyte
             await asyncio.to_thread(store.commands.add, session_id=session.id, argv=["x"])
             assert await wait_for(mine, SECONDS) and await wait_for(anything, SECONDS)
             assert not other.is_set()
+
+    run(work)
+    wakeups.close()
+
+
+def test_many_commits_wake_a_waiter_once(store: MetadataStore) -> None:
+    """Until it looks: what was committed meanwhile it then reads, and later commits wake it again."""
+    wakeups, woke = wakeups_of(store), list[int]()
+
+    async def work() -> None:
+        async with wakeups.changes_of(ANYTHING) as woken:
+            loop = asyncio.get_running_loop()
+            call = loop.call_soon_threadsafe
+
+            def count(*args: Any) -> Any:
+                woke.append(1)
+                return call(*args)
+
+            loop.call_soon_threadsafe = count  # type: ignore[method-assign, assignment]
+            for _ in range(3):
+                store.events.append("x")
+                assert await wait_for(woken, SECONDS)
+                store.events.append("x")
+                woken.clear()
+        assert len(woke) == 3
 
     run(work)
     wakeups.close()

@@ -170,6 +170,7 @@ OPERATIONS: Mapping[str, Operation] = {
     "queue.claim_next of a session": _claim_of_session,
     "queue.claimed": lambda store, _: store.queue.claimed(),
     "queue.depth": lambda store, _: store.queue.depth(),
+    "commands.cancel_requested": lambda store, at: store.commands.cancel_requested(at.running),
     "commands.get": lambda store, at: store.commands.get(at.running),
     "commands.inputs, commands.handle": lambda store, at: (
         store.commands.inputs(at.running),

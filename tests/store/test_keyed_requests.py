@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import threading
 
+import pytest
+
+from debug_server.errors import ConflictError, NotFoundError
+from debug_server.model import CommandSpec, QueuedRun, RequestKey, SessionPlan
 from debug_server.store import MetadataStore
 from debug_server.store.keyed_requests import KEPT_SECONDS
 
@@ -19,6 +23,38 @@ def test_a_key_is_begun_once(store: MetadataStore) -> None:
     assert store.requests.begin("token-2", "k", fingerprint="f", owner="b").first
     store.requests.answer("token-1", "k", owner="a", reply='{"token": "hush"}')
     assert store.requests.begin("token-1", "k", fingerprint="f", owner="b").reply == '{"token": "hush"}'
+
+
+def request_key(key: str) -> RequestKey:
+    """A request that is answered with the number of its command."""
+    return RequestKey(caller="c", key=key, fingerprint="f", owner="a", reply=lambda command: f'{{"id": {command.id}}}')
+
+
+def test_a_command_and_its_request_are_one_commit(store: MetadataStore) -> None:
+    """The request is answered with the command; under a known key nothing is added."""
+    session = store.sessions.create()
+    request = request_key("k")
+    assert not store.requests.is_known(request)
+    command = store.commands.add(session_id=session.id, argv=["true"], request=request)
+    assert store.requests.is_known(request)
+    assert store.requests.begin("c", "k", fingerprint="f", owner="b").reply == f'{{"id": {command.id}}}'
+    with pytest.raises(ConflictError, match="'k'"):
+        store.commands.add(session_id=session.id, argv=["true"], request=request)
+    assert store.commands.in_session(session.id) == [command]
+    with pytest.raises(NotFoundError):
+        store.commands.add(session_id=session.id + 1, argv=["true"], request=request_key("other"))
+    assert not store.requests.is_known(request_key("other"))
+
+
+def test_a_run_and_its_request_are_one_commit(store: MetadataStore) -> None:
+    """The same for a command in a session of its own; the command is claimed if it can start."""
+    run = QueuedRun(spec=CommandSpec(["true"]), session_plan=SessionPlan(scratch=True), request=request_key("k"))
+    command = store.runs.add_one(run, claim_owner="here")
+    assert command.owner == "here"
+    assert store.requests.begin("c", "k", fingerprint="f", owner="b").reply == f'{{"id": {command.id}}}'
+    with pytest.raises(ConflictError, match="'k'"):
+        store.runs.add([run])
+    assert len(store.sessions.page()) == 1
 
 
 def test_replies_are_sealed(store: MetadataStore) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import shlex
 from functools import partial
@@ -12,8 +11,9 @@ from typing import Annotated
 import typer
 
 from debug_server.client import calls
-from debug_server.messages import CommandReply
+from debug_server.messages import CommandReply, RunReply
 from debug_server.model.signals import signal_number
+from debug_server.surfaces.cli.backend import Backend
 from debug_server.surfaces.cli.commands_app import CommandsApp
 from debug_server.surfaces.cli.environment_options import Extras, Groups, Manifests, Python
 from debug_server.surfaces.cli.following import (
@@ -141,15 +141,13 @@ def run(
             stdin=stdin,
         )
         progress(f"opening a workspace of {known.name} at {commit}")
-        started: list[CommandReply] = []
+        start = partial(_started, backend, request)
+        attach = {"attach": partial(sent_stdin, backend, tty_mode=tty)} if stdin else {}
+        raise typer.Exit(run_and_follow(backend, call.output(), start, **attach))
 
-        def start() -> list[CommandReply]:
-            started.append(backend.send(request).command)
-            return started
 
-        with sent_stdin(backend, started, tty_mode=tty) if stdin else contextlib.nullcontext():
-            status = run_and_follow(backend, call.output(), start)
-        raise typer.Exit(status)
+def _started(backend: Backend, request: calls.Call[RunReply]) -> list[CommandReply]:
+    return [backend.send(request).command]
 
 
 @app.command("list")

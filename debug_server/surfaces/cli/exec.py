@@ -19,7 +19,7 @@ from debug_server.surfaces.cli.invocation import invocation
 from debug_server.surfaces.cli.limit_options import NO_LIMITS, LimitOptions, Require, with_limits
 from debug_server.surfaces.cli.output import print_notice
 from debug_server.surfaces.cli.variable_options import Secrets, Variables, given_variables
-from debug_server.surfaces.cli.words import listed, patch_text, seconds
+from debug_server.surfaces.cli.words import listed, patch_text, refuse_without_repo, seconds
 
 app = CommandsApp()
 _STILL_RUNNING = 75
@@ -56,6 +56,17 @@ def exec_(
     With --json the answer has output, exit code and times. `debug-server command run` prints output as it is written.
     """
     call = invocation(context)
+    if repo is None:
+        refuse_without_repo(
+            {
+                "--commit": commit,
+                "--patch": patch,
+                "--manifest": manifest,
+                "--python": python,
+                "--extra": extra,
+                "--group": group,
+            }
+        )
     request = calls.exec_command(
         argv,
         session_id=session,

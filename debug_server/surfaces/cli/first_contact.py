@@ -62,6 +62,10 @@ def _ask(settings: ServerSettings) -> WhoAmI:
     try:
         with httpx.Client(**options) as http:
             reply = exchange.reply_or_pause(http.request(**exchange.request))
+    except AccessError as error:
+        if trust.refusal is not None:  # by us: the server is another user's
+            raise ConfigurationError(f"{error}. Nothing was saved") from error
+        raise
     except httpx.TransportError as error:
         reply = exchange.pause_after_network_error(error)
     if isinstance(reply, Pause):

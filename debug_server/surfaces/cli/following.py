@@ -7,6 +7,7 @@ import math
 import signal
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from types import FrameType
 
 from debug_server.client import calls
@@ -22,8 +23,16 @@ _WAIT_SECONDS = 30.0
 _MIN_WAIT_SECONDS = 0.001
 
 
-def run_and_follow(backend: Backend, output: Output, start: Callable[[], Sequence[CommandReply]]) -> int:
-    """Start commands, then print their output; returns the first exit status that is not 0."""
+def run_and_follow(
+    backend: Backend,
+    output: Output,
+    start: Callable[[], Sequence[CommandReply]],
+    attach: Callable[[CommandReply], AbstractContextManager[None]] = lambda _: contextlib.nullcontext(),
+) -> int:
+    """Start commands, then print their output; returns the first exit status that is not 0.
+
+    ``attach`` is for the time in which the output of a command is printed.
+    """
     log: Log = json_log() if output.as_json else RawLog()
     commands: list[CommandReply] = []
     statuses: list[int] = []
@@ -32,8 +41,9 @@ def run_and_follow(backend: Backend, output: Output, start: Callable[[], Sequenc
             _start(start, commands)
             for command in commands:
                 tell_what_it_waits_for(command)
-                for piece in backend.follow_log(command.id):
-                    log.write(piece)
+                with attach(command):
+                    for piece in backend.follow_log(command.id):
+                        log.write(piece)
                 log.finish()
                 statuses.append(report_end(output, wait_for(backend, command.id), log))
     except KeyboardInterrupt:

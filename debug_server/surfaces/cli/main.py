@@ -51,7 +51,8 @@ COMMANDS = {
     "mcp": ("mcp", "Serve the Model Context Protocol over stdin and stdout."),
 }
 EXIT_STATUSES = """\
-Example: debug-server run -- pytest -q. Every command has its own help: debug-server run -h.
+Example: debug-server run -- pytest -q. Every command has its own help: debug-server run -h. --base-url, --token,
+--token-file, --local, --insecure and --json may also follow the command: debug-server history --local.
 
 Exit status: 0 success; 1 not found, conflict or unhealthy; 2 invalid value; 75 try again later; 77 not allowed;
 130 interrupted. run, command run, command wait and --follow exit with the command's status, or with 123 if it

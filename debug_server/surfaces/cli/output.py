@@ -25,6 +25,7 @@ _LISTS = {
     "command": "history",
     "repository": "repo list",
     "session": "session list",
+    "task": "tasks list",
     "token": "token list",
 }
 Column = tuple[str, Callable[[Any], object]]

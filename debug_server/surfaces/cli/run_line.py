@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from debug_server.errors import DebugServerError, InvalidInputError
+from debug_server.errors import DebugServerError
 from debug_server.model import EnvironmentPlan
 from debug_server.surfaces.cli.commands_app import CommandsApp
 from debug_server.surfaces.cli.environment_options import Extras, Groups, Manifests, Python, wanted_environment
@@ -16,7 +16,7 @@ from debug_server.surfaces.cli.invocation import invocation
 from debug_server.surfaces.cli.limit_options import NO_LIMITS, LimitOptions, Require, with_limits
 from debug_server.surfaces.cli.run import Shown, WorkspaceOptions, command_spec, report, run_command_line
 from debug_server.surfaces.cli.variable_options import Secrets, Variables
-from debug_server.surfaces.cli.words import listed, patch_bytes
+from debug_server.surfaces.cli.words import listed, patch_bytes, refuse_without_repo
 
 app = CommandsApp()
 
@@ -106,16 +106,15 @@ def _checkout(
             artifacts=artifacts,
         )
     wanted = environment or EnvironmentPlan()
-    given = {
-        "--commit": commit,
-        "--patch": patch,
-        "--manifest": wanted.manifests,
-        "--python": wanted.python,
-        "--extra": wanted.extras,
-        "--group": wanted.groups,
-        "--artifact": artifacts,
-    }
-    for name, value in given.items():
-        if value:
-            raise InvalidInputError(f"{name} needs --repo: without --repo there is no workspace")
+    refuse_without_repo(
+        {
+            "--commit": commit,
+            "--patch": patch,
+            "--manifest": wanted.manifests,
+            "--python": wanted.python,
+            "--extra": wanted.extras,
+            "--group": wanted.groups,
+            "--artifact": artifacts,
+        }
+    )
     return None

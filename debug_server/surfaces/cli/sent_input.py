@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import secrets
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import AbstractContextManager
 
 from debug_server.client import calls
@@ -52,15 +52,13 @@ class SentInput:
         return self._backend.send_from_thread(calls.get_command(self._command_id)).ended
 
 
-def sent_stdin(backend: Backend, started: Sequence[CommandReply], *, tty_mode: bool) -> AbstractContextManager[None]:
-    """Send our stdin during the block to the command that ``started`` will have."""
+def sent_stdin(backend: Backend, command: CommandReply, *, tty_mode: bool) -> AbstractContextManager[None]:
+    """Send our stdin to a command during the block, once it has started."""
 
     def connect() -> SentInput | None:
-        if not started:
-            return None
         with contextlib.suppress(DebugServerError):
-            if backend.send_from_thread(calls.get_command(started[0].id)).status != "pending":
-                return SentInput(backend, started[0].id)
+            if backend.send_from_thread(calls.get_command(command.id)).status != "pending":
+                return SentInput(backend, command.id)
         time.sleep(_PENDING_SECONDS)
         return None
 

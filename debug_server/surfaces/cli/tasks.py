@@ -250,6 +250,7 @@ def _client(call: Invocation) -> Iterator[_Client]:
     sys.modules.setdefault("httpx._main", None)  # type: ignore[arg-type]  # do not import httpx's command line
     import httpx
 
+    from debug_server.client.failures import no_answer
     from debug_server.sockets.trust import HttpTrust
 
     found = call.server_settings()
@@ -266,6 +267,7 @@ def _client(call: Invocation) -> Iterator[_Client]:
     except httpx.InvalidURL as error:
         raise InvalidInputError(f"the server's address {url!r} is not a URL: {error}") from error
     except httpx.TransportError as error:
+        no_answer(url, error)  # raises for an address with the wrong scheme or port
         raise UnavailableError(
             f"no server answers at {url}: {error}; start one with `debug-server tasks serve`"
         ) from error

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -74,6 +74,13 @@ def one_of(items: Sequence[str], *, flag: str, known: Sequence[str]) -> list[str
                 f"{flag} {item!r} is unknown: " + (f"did you mean {meant!r}?" if meant else f"use {', '.join(known)}")
             )
     return list(items)
+
+
+def refuse_without_repo(given: Mapping[str, object]) -> None:
+    """InvalidInputError for the first of these options that is given."""
+    for name, value in given.items():
+        if value:
+            raise InvalidInputError(f"{name} needs --repo: without --repo there is no workspace")
 
 
 def patch_bytes(path: Path) -> bytes:

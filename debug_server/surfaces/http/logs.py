@@ -71,7 +71,7 @@ class LogEndpoints:
             start, end, status = *found, 206
             headers["Content-Range"] = f"bytes {start}-{end - 1}/{size}"
         headers["Content-Length"] = str(end - start)
-        body = bytes_of(self.service.logs.pieces(caller, command.id, start, end))
+        body = self.service.logs.data(caller, command.id, start, end)
         return StreamingResponse(body, status, headers, media_type=BYTES)
 
     async def read_lines(self, request: Request) -> Response:

@@ -110,6 +110,10 @@ class Bridge(MCPServer[Any]):
 
     def _as_unavailable(self, error: BaseException) -> BaseException:
         if isinstance(error, httpx2.HTTPError | OSError):
+            from debug_server.client.failures import wrong_protocol  # only where it is needed
+
+            if (reason := wrong_protocol(self._base_url, error)) is not None:
+                return UnavailableError(reason, retry_after=_RETRY_SECONDS)
             sentence = f"the server at {self._base_url} cannot be reached ({error}): is it running?"
             return UnavailableError(sentence, retry_after=_RETRY_SECONDS)
         return error

@@ -131,7 +131,7 @@ def test_a_token_that_others_do_not_see(alone: Terminal, server: ServerProcess) 
 
 def test_whose_server_it_is(alone: Terminal) -> None:
     """By number or name; a name of nobody is refused."""
-    url = ("--base-url", "http://127.0.0.1:8000")
+    url = ("--base-url", "http://127.0.0.1:1")
     assert alone("configure", *url, "--server-user", "root").status == 0
     assert alone("configure", *url, "--server-user", 20001).status == 0
     assert "20001" in (alone.folder / "home/config.toml").read_text()

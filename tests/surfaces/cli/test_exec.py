@@ -44,7 +44,9 @@ def test_a_patched_workspace_and_kept_files(terminal: Terminal, project: Callabl
     assert [row["name"] for row in terminal("--json", "artifact", "list", session).items].count("added") == 1
     refused = terminal("exec", "--repo", name, "--manifest", "none.txt", "--", "true")
     assert refused.status == 125, refused
-    assert terminal("exec", "--patch", patch, "--", "true").status == 2, "a folder without a repository"
+    for option in (("--patch", patch), ("--commit", "main"), ("--manifest", "m.txt")):
+        refused = terminal("exec", *option, "--", "true")
+        assert refused.status == 2 and f"{option[0]} needs --repo" in refused.err, refused
 
 
 def test_run_passes_stdin_on(terminal: Terminal, project: Callable[[], str]) -> None:

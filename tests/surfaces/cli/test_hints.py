@@ -119,3 +119,13 @@ def test_options_of_the_program_may_follow_the_command(alone: Terminal, server: 
     assert "data folder" in alone("--json", "status", "--local").json["server"]
     assert alone("run", "--quiet", "--", "echo", "--local").out == "--local\n"
     assert "--token-file" not in alone("session", "list", "-h").out, "the help of the program has them"
+
+
+def test_tasks_and_scopes_are_told_as_well(alone: Terminal, server: ServerProcess) -> None:
+    """Where tasks are listed, the nearest scope, and what to write for an address of the wrong kind."""
+    admin = replace(alone, variables={"DEBUG_SERVER_URL": server.base_url, "DEBUG_SERVER_TOKEN": server.token})
+    assert "there is no task 'nope': see `debug-server tasks list`" in admin("tasks", "get", "nope").err
+    assert "did you mean 'sessions:read'?" in admin("token", "create", "x", "--scope", "sesions:read").err
+    wrong = server.base_url.replace("http://", "https://")
+    refused = admin("tasks", "list", "--base-url", wrong)
+    assert refused.status == 2 and f"write {server.base_url}" in refused.err, refused

@@ -92,6 +92,11 @@ def test_a_wrong_method_is_answered_with_the_right_ones(shared: Served) -> None:
             "status: must be 'pending', 'running', 'succeeded', 'failed', 'cancelled', 'active' or 'ended', not "
             "'faild': did you mean 'failed'?",
         ),
+        (
+            "/sessions?status=finished",
+            "status: must be 'pending', 'running', 'completed', 'failed', 'cancelled', 'open' or 'closed', not "
+            "'finished', for example \"open\"",
+        ),
         (f"/sessions?after={2**63}", f"after: must be at most {2**62}, not '{2**63}', for example 100"),
     ],
 )
@@ -142,6 +147,13 @@ def test_a_wrong_body(shared: Served, body: dict[str, Any], said: list[str]) -> 
 def test_a_query_where_a_body_belongs(shared: Served, path: str, said: str) -> None:
     """Is refused instead of ignored."""
     assert refused(shared.admin.post(path, json={}), 422, "invalid_input")["message"] == said
+
+
+def test_a_mode_that_is_misspelt(shared: Served) -> None:
+    """Is answered with the nearest."""
+    body = {"task_id": "a", "run_id": "b", "prompt": "x", "execution_mode": "no-workspce"}
+    message = refused(shared.admin.post("/tasks/submit", json=body), 422, "invalid_input")["message"]
+    assert message.endswith("or 'docker-sandbox', not 'no-workspce': did you mean 'no-workspace'?")
 
 
 def test_a_body_that_is_no_object(shared: Served) -> None:

@@ -6,7 +6,7 @@ import base64
 import json
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,7 +15,9 @@ from typing import Any
 import httpx
 import pytest
 
+from debug_server.engine.command_threads import CommandThreads
 from debug_server.messages import COMMANDS_WRITE, SCOPES, SESSIONS_READ, SESSIONS_WRITE
+from debug_server.store.keyed_requests import KeyedRequests
 from tests.running import eventually
 from tests.surfaces.http.serving import SECONDS, Served, answered, refused
 
@@ -169,6 +171,34 @@ def test_the_wait_is_the_requests(served: Served) -> None:
     assert len(answered(served.admin.get(f"/sessions/{session}/commands"), 200)["items"]) == 1
 
 
+@pytest.mark.parametrize("place", ["session", "folder"])
+def test_a_key_of_another_request(served: Served, monkeypatch: pytest.MonkeyPatch, place: str) -> None:
+    """Found only when the command is added, because two requests begin at the same time: one of them runs."""
+    path = "/exec" if place == "folder" else f"/sessions/{served.session()}/exec"
+    headers, body = {"Idempotency-Key": "raced"}, {"argv": ["echo", "once"], **ALL}
+    first = answered(served.admin.post(path, json=body, headers=headers), 200)
+    monkeypatch.setattr(KeyedRequests, "is_known", lambda *_: False)
+    assert answered(served.admin.post(path, json=body, headers=headers), 200) == first
+    refused(served.admin.post(path, json={**body, "argv": ["true"]}, headers=headers), 409, "conflict")
+    assert len(answered(served.admin.get("/commands"), 200)["items"]) == 1
+
+
+@pytest.mark.parametrize("accept", ["*/*", "text/event-stream"])
+def test_without_a_thread_it_is_refused(served: Served, monkeypatch: pytest.MonkeyPatch, accept: str) -> None:
+    """When its wait is over, also with a key and as a stream; the key may then be used again, and nothing has run."""
+    session, headers = served.session(), {"Idempotency-Key": "late", "Accept": accept}
+    body = {"argv": ["true"], "wait": 0.1}
+    with monkeypatch.context() as patched:
+        patched.setattr(CommandThreads, "_try_start", lambda *_: False)
+        refusal = served.admin.post(f"/sessions/{session}/exec", json=body, headers=headers)
+        assert refused(refusal, 503, "resources_exhausted")["retryable"] is True
+    body["wait"] = SECONDS
+    again = {"Idempotency-Key": "late"}
+    found = answered(served.admin.post(f"/sessions/{session}/exec", json=body, headers=again), 200)
+    assert found["exit_code"] == 0
+    assert len(answered(served.admin.get(f"/sessions/{session}/commands"), 200)["items"]) == 1
+
+
 def test_two_requests_with_one_key(served: Served) -> None:
     """Sent at the same time they run one command, and both get its answer."""
     session, gate = served.session(), served.root / "gate"
@@ -217,8 +247,16 @@ def test_an_end_from_outside(served: Served, how: str) -> None:
 
 
 @contextmanager
-def lost(served: Served, session: int, body: dict[str, Any], *, accept: str = "*/*") -> Iterator[int]:
-    """The command of a request whose connection is cut while the command runs."""
+def lost(
+    served: Served,
+    session: int,
+    body: dict[str, Any],
+    *,
+    accept: str = "*/*",
+    headers: dict[str, str] | None = None,
+    when: Callable[[], bool] = lambda: True,
+) -> Iterator[int]:
+    """The command of a request whose connection is cut while the command runs, and ``when`` holds."""
     data = json.dumps(body).encode()
     head = [
         f"POST /sessions/{session}/exec HTTP/1.1",
@@ -227,10 +265,12 @@ def lost(served: Served, session: int, body: dict[str, Any], *, accept: str = "*
         "Content-Type: application/json",
         f"Accept: {accept}",
         f"Content-Length: {len(data)}",
+        *(f"{name}: {value}" for name, value in (headers or {}).items()),
     ]
     with socket.create_connection(("127.0.0.1", served.port), SECONDS) as connection:
         connection.sendall("\r\n".join(head).encode() + b"\r\n\r\n" + data)
         command = running(served, session)
+        eventually(when, what="the request")
     yield command
 
 
@@ -251,6 +291,31 @@ def test_a_lost_connection_cancels_it_on_request(served: Served, accept: str) ->
     body = {"argv": ["sleep", "1000"], "on_disconnect": "cancel"}
     with lost(served, session, body, accept=accept) as command:
         assert ended(served, command)["exit_reason"] == "cancelled"
+
+
+def test_another_request_with_its_key_keeps_it(served: Served) -> None:
+    """Of two requests that wait for one command one is lost, whose client wanted it to be cancelled: it goes on."""
+    session, gate = served.session(), served.root / "gate"
+    body: dict[str, Any] = {"argv": until(gate), "wait": SECONDS}
+    headers = {"Idempotency-Key": "both"}
+
+    def post() -> dict[str, Any]:
+        return answered(served.admin.post(f"/sessions/{session}/exec", json=body, headers=headers), 200)
+
+    with ThreadPoolExecutor(1) as threads:
+        answer = threads.submit(post)
+        command = running(served, session)
+        execs = served.local.service.execs
+
+        def waiting() -> int:
+            return sum(execs._waiting.values())
+
+        abandoned = {**body, "on_disconnect": "cancel"}
+        with lost(served, session, abandoned, headers=headers, when=lambda: waiting() == 2):
+            pass
+        eventually(lambda: waiting() == 1 and not execs._cancelling, what="the lost connection")
+        gate.touch()
+        assert (answer.result(SECONDS)["command_id"], answer.result(SECONDS)["exit_code"]) == (command, 0)
 
 
 def test_a_child_in_the_background_does_not_hold_the_answer(served: Served) -> None:

@@ -6,9 +6,12 @@ import asyncio
 from pathlib import Path
 
 import pytest
+from mcp import MCPError
 
+from debug_server.surfaces.mcp.bridge import Bridge
 from debug_server.surfaces.mcp.tool_names import meant_tool
-from tests.surfaces.mcp.peers import call, refusal, remote, stdio_client, words
+from debug_server.surfaces.mcp.toolsets import DEFAULT
+from tests.surfaces.mcp.peers import call, http_server, refusal, remote, stdio_client, words
 
 
 @pytest.mark.parametrize(
@@ -72,3 +75,12 @@ async def _sessions(folder: Path) -> None:
         assert [row["id"] for row in oldest["items"]] == sorted(opened)
         for session in opened:
             await call(client, "session_close", session_id=session)
+
+
+def test_the_bridge_says_what_to_write_for_a_wrong_address(tmp_path: Path, nothing_left: None) -> None:
+    """To a model, which can tell its user: TLS where there is none."""
+    with http_server(tmp_path) as server:
+        address = server.url.partition("://")[2].partition("/")[0]
+        bridge = Bridge(f"https://{address}", "t", verify_tls=True, server_uid=None, toolsets=DEFAULT)
+        with pytest.raises(MCPError, match=f"write http://{address}"):
+            asyncio.run(bridge.list_tools())
