@@ -10,6 +10,7 @@ from debug_server.runner.keeper.tree import descendants
 
 _PRIVATE = ("Private_Clean", "Private_Dirty")
 _FOUND_SECONDS = 30.0
+_OF_PROCESS = 2  # the kind of clock that clock_getcpuclockid(3) names
 
 
 def keepers(at_least: int = 1) -> list[int]:
@@ -67,7 +68,6 @@ def _kilobytes(path: Path, name: str) -> int:
 def cpu_seconds(pid: int) -> float:
     """Processor time that this process has used, without its children's; 0 for one that has ended."""
     try:
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        return time.clock_gettime(~pid << 3 | _OF_PROCESS)  # in nanoseconds; /proc counts hundredths of a second
     except OSError:
         return 0.0
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")

@@ -11,9 +11,9 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -82,16 +82,23 @@ class Connection:
 
 
 @contextmanager
-def serving(variables: Mapping[str, str] | None = None) -> Iterator[Server]:
-    """``debug-server serve`` with its defaults, but for ``variables``, and a repository that it knows."""
+def serving(
+    variables: Mapping[str, str] | None = None, *, prepare: Callable[[Path], str] | None = None
+) -> Iterator[Server]:
+    """``debug-server serve`` with its defaults, but for ``variables``, and a repository that it knows.
+
+    ``prepare`` may put a store into the folder first, and returns the secret of a token of that store.
+    """
     with tempfile.TemporaryDirectory(prefix="debug-server-bench-") as name:
         folder = Path(name)
+        token = None if prepare is None else prepare(folder)
         generate(folder / "repository", Amounts(files=20, commits=2))
         with open_store(f"sqlite:///{folder}/.artifacts/data/metadata.db") as store:
             unused_session(store)
         argv = [sys.executable, "-m", "debug_server", "serve", "--port", "0", "--grpc-port", "0"]
         try:
-            with _process([*argv, "--log-level", "WARNING"], folder, variables or {}) as server:
+            with _process([*argv, "--log-level", "WARNING"], folder, variables or {}) as started:
+                server = started if token is None else replace(started, token=token)
                 connection = server.connect()
                 remote = {"name": _REPOSITORY, "remote_url": str(folder / "repository")}
                 connection.ask("POST", "/repository/init", remote)

@@ -88,7 +88,7 @@ class ExecVerbs(Verbs):
             with self._cancelled_if_abandoned(caller, key, begun):
                 return await self._wait(caller, key, await asyncio.shield(begun), deadline)
         if request.repository is None and not caller.quotas:  # which the command must not fill twice
-            with suppress(ConflictError):  # the key has become known: below
+            with nullcontext() if key is None else suppress(ConflictError):  # the key has become known: below
                 if (command := await self._run_at_once(caller, request, key, deadline)) is not None:
                     return command
         return await self._wait(caller, key, await self._begin(caller, request, key, deadline), deadline)

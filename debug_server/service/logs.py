@@ -206,7 +206,7 @@ class LogVerbs(Verbs):
         _require_log(command)
         if start >= end or (path := _log_of(command)) is None:
             return
-        with await self._call(LogReader, path) as reader:
+        with LogReader(path) as reader:  # not in a thread: a caller that leaves meanwhile would leave it open
             while start < end and (data := await self._call(reader.data, start, min(end, start + _DATA))):
                 yield data
                 start += len(data)

@@ -25,11 +25,8 @@ _KEPT = (
     " SELECT session_id FROM artifacts WHERE id = (SELECT MAX(id) FROM artifacts)"
 )
 _OLDEST = f"SELECT id, status, created_at, updated_at FROM sessions WHERE id > ? ORDER BY id LIMIT {_PAGE}"
-_BEFORE_NEWEST = "(SELECT MAX(id) FROM commands) - CAST(? AS BIGINT)"
-_ADDED = (
-    f"SELECT created_at FROM commands WHERE id > {_BEFORE_NEWEST}"
-    f" AND EXISTS (SELECT 1 FROM commands WHERE id <= {_BEFORE_NEWEST}) ORDER BY id LIMIT 1"
-)
+_ENDS = "SELECT (SELECT MIN(id) FROM commands), (SELECT MAX(id) FROM commands)"
+_ADDED_AFTER = "SELECT created_at FROM commands WHERE id > ? ORDER BY id LIMIT 1"
 _EVENTS = (
     "DELETE FROM events WHERE seq IN (SELECT seq FROM events WHERE session_id = ?"
     f" AND seq < (SELECT MAX(seq) FROM events) ORDER BY seq LIMIT {_PAGE})"
@@ -63,7 +60,10 @@ class History(Table):
 
     def oldest_of_newest(self, commands: int) -> datetime | None:
         """When the oldest of the newest ``commands`` commands was added; None if there are no others."""
-        row = self._one(_ADDED, (commands, commands))
+        oldest, newest = self._one(_ENDS, ()) or (None, None)
+        if oldest is None or newest - commands < oldest:
+            return None
+        row = self._one(_ADDED_AFTER, (newest - commands,))
         return None if row is None else moment(row[0])
 
     def is_in_use(self, session_id: int) -> bool:

@@ -24,6 +24,12 @@ KEPT_SECONDS = 24 * 3600.0
 
 _COLUMNS = "fingerprint, owner, reply, created_at"
 _OF_KEY = "caller = ? AND request_key = ?"
+# A page at a time: after a pause there may be many, and other writers wait meanwhile.
+_DROP_OLD = (
+    "DELETE FROM keyed_requests WHERE (caller, request_key) IN"
+    " (SELECT caller, request_key FROM keyed_requests WHERE created_at < ? ORDER BY created_at LIMIT 100)"
+)
+_DROP_OLD_OF_KEY = f"DELETE FROM keyed_requests WHERE {_OF_KEY} AND created_at < ?"
 _BEGIN = (
     "INSERT INTO keyed_requests (caller, request_key, fingerprint, owner, created_at) VALUES (?, ?, ?, ?, ?)"
     f" ON CONFLICT (caller, request_key) DO NOTHING RETURNING {_COLUMNS}"
@@ -50,7 +56,7 @@ class KeyedRequests(Table):
         return self._one(f"SELECT 1 FROM keyed_requests WHERE {_OF_KEY}", (request.caller, request.key)) is not None
 
     def begin(self, caller: str, key: str, *, fingerprint: str, owner: str) -> KeyedRequest:
-        """Begin a request, or find the earlier one with this key; rows older than a day are deleted."""
+        """Begin a request, or find the earlier one with this key; a page of rows older than a day is deleted."""
         with self._database.write() as transaction:
             now = self._now()
             row = _begin(transaction, now, (caller, key, fingerprint, owner))
@@ -96,8 +102,10 @@ def answer_with(transaction: Transaction, sealer: Sealer, request: RequestKey, c
 
 
 def _begin(transaction: Transaction, now: float, values: tuple[str, str, str, str]) -> Row | None:
-    """The new row; None if there is one."""
-    transaction.run("DELETE FROM keyed_requests WHERE created_at < ?", (now - KEPT_SECONDS,))
+    """The new row; None if there is one that is not too old."""
+    caller, key, *_ = values
+    transaction.run(_DROP_OLD, (now - KEPT_SECONDS,))
+    transaction.run(_DROP_OLD_OF_KEY, (caller, key, now - KEPT_SECONDS))
     return transaction.one(_BEGIN, (*values, now))
 
 

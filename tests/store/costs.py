@@ -81,10 +81,11 @@ def _session_pages() -> Mapping[str, Operation]:
 
 def _run_one(store: MetadataStore, at: Filling) -> object:
     """A command from its row to its end, with every event and artifact between."""
-    command = store.commands.add(session_id=at.long_session, argv=["true"], idempotency_key="k", claim_owner="me")
+    key = str(store.events.last())
+    command = store.commands.add(session_id=at.long_session, argv=["true"], idempotency_key=key, claim_owner="me")
     store.commands.start(command.id, attempt=1, owner="me", handle={}, log_path="/logs/1/x.log")
     store.commands.finish(command.id, attempt=1, owner="me", record=_DONE, log_path="/logs/1/x.log")
-    return store.commands.by_key(at.long_session, "k")
+    return store.commands.by_key(at.long_session, key)
 
 
 def _claim_and_requeue(store: MetadataStore, _: Filling) -> object:
@@ -213,5 +214,6 @@ OPERATIONS: Mapping[str, Operation] = {
     "history.kept": lambda store, _: store.history.kept(),
     "history.oldest, a page": lambda store, _: store.history.oldest(),
     "history.oldest_of_newest": lambda store, _: store.history.oldest_of_newest(100),
+    "history.oldest_of_newest of more than there are": lambda store, _: store.history.oldest_of_newest(10**9),
     "a session is removed": _remove_session,
 }

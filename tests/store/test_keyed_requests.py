@@ -97,6 +97,23 @@ def test_yesterday_is_forgotten(store: MetadataStore, clock: Clock) -> None:
     assert store.requests.begin("c", "k", fingerprint="g", owner="a").first
 
 
+def test_many_old_requests_are_forgotten_a_page_at_a_time(store: MetadataStore, clock: Clock) -> None:
+    """A key that is not in the first page can be used again as well."""
+    for number in range(250):
+        store.requests.begin("c", str(number), fingerprint="f", owner="a")
+        clock.move(0.001)
+    clock.move(KEPT_SECONDS + 1)
+
+    def left() -> list[int]:
+        return [number for number in range(250) if store.requests.is_known(request_key(str(number)))]
+
+    assert store.requests.begin("c", "249", fingerprint="g", owner="a").first
+    assert left() == list(range(100, 250))
+    for key in ("x", "y"):
+        store.requests.begin("c", key, fingerprint="f", owner="a")
+    assert left() == [249]
+
+
 def test_one_of_many_begins(store: MetadataStore) -> None:
     """Of eight threads that begin the same key at once exactly one is the first."""
     found: list[bool] = []

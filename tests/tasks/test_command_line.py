@@ -42,7 +42,10 @@ def test_the_commands(server: TaskServer, tmp_path: Path) -> None:
     assert call(server.url, "tasks", "logs", "t").stdout == "from a pipe"
     assert "task t is success" in call(server.url, "tasks", "cancel", "t").stdout
     missing = call(server.url, "tasks", "get", "none")
-    assert (missing.returncode, missing.stderr) == (1, "debug-server: there is no task 'none'\n")
+    assert (missing.returncode, missing.stderr) == (
+        1,
+        "debug-server: there is no task 'none': see `debug-server tasks list`\n",
+    )
     place = os.path.relpath(tmp_path)
     shared = ["--mode", "shared-workspace", "--repo", place, "--lock", f"{place}/../b", "-f"]
     assert call(server.url, "tasks", "submit", "s", "in a place", *shared).stdout == "in a place"
