@@ -126,8 +126,9 @@ def shape(text: str) -> str:
 
 def test_the_first_screen(tmp_path: Path) -> None:
     """The picture of a run is what a run prints."""
-    (tmp_path / "home").mkdir()
-    (tmp_path / ".artifacts").mkdir()
+    folder = tmp_path / "work"
+    for name in (folder, tmp_path / "home", folder / ".artifacts"):
+        name.mkdir()
     environ = {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}", "HOME": str(tmp_path / "home")}
     project = """
         git init -q project
@@ -139,11 +140,11 @@ def test_the_first_screen(tmp_path: Path) -> None:
         git -C project checkout -q .
         debug-server history > /dev/null 2>&1  # the first use names the data folder
     """
-    execute(["sh", "-euc", project], environ, tmp_path)
+    execute(["sh", "-euc", project], environ, folder)
     for typed, expected in console(fences("console", README)[0]):
         done = subprocess.run(
             ["sh", "-c", typed],
-            cwd=tmp_path,
+            cwd=folder,
             env=environ,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
