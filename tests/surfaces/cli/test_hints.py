@@ -113,10 +113,12 @@ def test_options_of_the_program_may_follow_the_command(alone: Terminal, server: 
     token = alone.folder / "token"
     token.write_text(server.token)
     chosen = ("--base-url", server.base_url, "--token-file", token)
-    assert alone("--json", "status", *chosen).json["server"] == server.base_url
+    done = alone("--json", "status", *chosen)
+    assert done.status == 0 and done.json["server"] == server.base_url, done
     assert alone("--json", "session", *chosen, "list").status == 0
     assert alone("configure", *chosen).status == 0
-    assert "data folder" in alone("--json", "status", "--local").json["server"]
+    done = alone("--json", "status", "--local")
+    assert done.status == 0 and "data folder" in done.json["server"], done
     assert alone("run", "--quiet", "--", "echo", "--local").out == "--local\n"
     assert "--token-file" not in alone("session", "list", "-h").out, "the help of the program has them"
 
