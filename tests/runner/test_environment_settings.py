@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
+import shutil
 import time
 from pathlib import Path
 
 import pytest
 
 from debug_server.errors import EnvironmentBuildError
+from debug_server.runner.cancellation import Cancellation
 from debug_server.runner.environment import EnvironmentManager, EnvironmentRequest
 from debug_server.runner.environments.build_context import BuildContext
 from debug_server.runner.environments.build_plan import make_plan
@@ -160,6 +163,34 @@ def test_a_copy_has_what_a_build_reads(tmp_path: Path) -> None:
         assert not (copy / "src/pkg/setup.py").is_symlink() and (copy / ".git").is_symlink()
         assert (copy / "near/pkg/__init__.py").resolve() == root / "src/pkg/__init__.py"
     assert not copy.parent.exists()
+
+
+def test_a_folder_that_vanishes_meanwhile_is_left_out(tmp_path: Path) -> None:
+    """Another program may clean its cache in the project while the project is copied."""
+    root = tmp_path / "root"
+    for folder in ("cache/deep", "src"):
+        (root / folder).mkdir(parents=True)
+    (root / "pyproject.toml").touch()
+    (root / "src" / "setup.py").touch()
+    tmp_path.chmod(0o1777)
+    request = EnvironmentRequest("x", [root / "pyproject.toml"], project_root=root)
+    interpreter = Interpreters(ProbeCache(tmp_path / "probes")).find()
+    plan = make_plan(request, read_manifests(request), interpreter, UvBuilder(program="uv", tool="uv"))
+    context = build_context(tmp_path)
+
+    class Cleaning(Cancellation):
+        """Looked at before each folder: the second time the project itself has been listed."""
+
+        looks = 0
+
+        def check(self) -> None:
+            self.looks += 1
+            if self.looks == 2:
+                shutil.rmtree(root / "cache")
+
+    with safe_project_folder(plan, dataclasses.replace(context, cancellation=Cleaning())) as moved:
+        assert (moved.manifests.root / "src" / "setup.py").is_file()
+    assert not (root / "cache").exists()
 
 
 def build_context(folder: Path) -> BuildContext:

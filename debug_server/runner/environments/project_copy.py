@@ -11,7 +11,7 @@ import dataclasses
 import os
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from debug_server.disk import is_shared, make_private, remove_tree, why_distrusted
@@ -73,17 +73,21 @@ def _inside(path: Path, root: Path) -> Path:
 
 
 def _copy(root: Path, copy: Path, context: BuildContext) -> None:
-    """Create the folders, copy the project files, and link the other files."""
+    """Create the folders, copy the project files, and link the other files.
+
+    What other programs remove meanwhile, such as a cache, is left out.
+    """
     waiting = [(root, copy)]
     while waiting:
         source, target = waiting.pop()
         context.remaining()
         target.mkdir(mode=0o700)
-        with os.scandir(source) as entries:
+        with suppress(FileNotFoundError), os.scandir(source) as entries:
             for entry in entries:
                 if entry.is_dir(follow_symlinks=False) and _holds_project_files(entry, copy):
                     waiting.append((Path(entry.path), target / entry.name))
-                else:
+                    continue
+                with suppress(FileNotFoundError):
                     _copy_entry(entry, target / entry.name)
 
 
