@@ -163,7 +163,7 @@ _FIELDS = _rows(
         "runners": "The runners that the event started.",
         "sandbox": "The container, for docker-sandbox.",
         "scopes": ("What the token may do.", ["sessions:read", "sessions:write"]),
-        "secrets": ("Values that are replaced by *** in the log.", ["hunter2"]),
+        "secrets": ("Names of variables in `env` whose values are replaced by *** in the log.", ["API_TOKEN"]),
         "seq": "Its number.",
         "sequence": "Its number in the session.",
         "session": "The session of the run.",

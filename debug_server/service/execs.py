@@ -72,7 +72,7 @@ class ExecVerbs(Verbs):
         self._logs = logs
         self._keyed = keyed
         self._waiting: Counter[tuple[int | None, str]] = Counter()  # requests that wait, by caller and key
-        self._cancelling: set[asyncio.Task[None]] = set()
+        self._cancelling: set[asyncio.Task[Command | None]] = set()
 
     async def run(self, caller: Caller, request: m.ExecCommand, *, idempotency_key: str | None = None) -> m.ExecReply:
         """Run a command and answer when it has ended or the wait is over."""
@@ -244,12 +244,21 @@ class ExecVerbs(Verbs):
                 task.add_done_callback(self._cancelling.discard)
             raise
 
-    async def _cancel(self, caller: Caller, key: str | None, begun: asyncio.Future[Command]) -> None:
-        """Cancel the command once it has begun, unless another request with its key waits for it."""
+    async def _cancel(self, caller: Caller, key: str | None, begun: asyncio.Future[Command]) -> Command | None:
+        """Cancel the command once it has begun, unless another request with its key waits for it: then None."""
         with suppress(DebugServerError):  # it has not begun, or the store is unavailable: its limits end it
             command = await begun
             if key is None or not self._waiting[caller.token_id, key]:
                 await self._call(self._engine.cancel, command.id, f"the client of {caller.name} disconnected")
+                return command
+        return None
+
+    async def wait_for_abandoned(self, caller: Caller, seconds: float) -> None:
+        """Wait until those commands have ended that are being cancelled because their caller is gone."""
+        deadline = time.monotonic() + seconds
+        for command in await asyncio.gather(*self._cancelling):
+            if command is not None:
+                await self._wait(caller, None, command, deadline)
 
     # -- the answer -----------------------------------------------------------------------------------------------
 

@@ -206,7 +206,8 @@ def start_from_path(start: Callable[[str], int], program: str, env: dict[str, st
             blocked = error  # its interpreter is missing, or it is not a program: try the next one
     if blocked is not None:
         raise blocked
-    raise LookupError(f"program {program!r} was not found in PATH: {_some_folders(env.get('PATH', os.defpath))}")
+    hint = "; a line for a shell is run by: sh -c LINE" if " " in program else ""
+    raise LookupError(f"program {program!r} was not found in PATH: {_some_folders(env.get('PATH', os.defpath))}{hint}")
 
 
 def _some_folders(path: str) -> str:

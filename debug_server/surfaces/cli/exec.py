@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Annotated
 
@@ -11,18 +10,22 @@ import typer
 from debug_server.client import calls
 from debug_server.messages import ExecReply
 from debug_server.messages.execs import MAX_OUTPUT_BYTES, MAX_WAIT
+from debug_server.model import ExitReason
+from debug_server.surfaces.cli.backend import Backend
 from debug_server.surfaces.cli.command import Argv, Artifacts, Cwd
 from debug_server.surfaces.cli.commands_app import CommandsApp
 from debug_server.surfaces.cli.environment_options import Extras, Groups, Manifests, Python
-from debug_server.surfaces.cli.following import status_of
+from debug_server.surfaces.cli.following import report_end, sigterm_as_sigint, status_of
 from debug_server.surfaces.cli.invocation import invocation
 from debug_server.surfaces.cli.limit_options import NO_LIMITS, LimitOptions, Require, with_limits
+from debug_server.surfaces.cli.log_lines import RawLog
 from debug_server.surfaces.cli.output import print_notice
 from debug_server.surfaces.cli.variable_options import Secrets, Variables, given_variables
 from debug_server.surfaces.cli.words import listed, patch_text, refuse_without_repo, seconds
 
 app = CommandsApp()
 _STILL_RUNNING = 75
+_BY_ITSELF = (ExitReason.EXITED, ExitReason.NONZERO_EXIT)
 
 
 @app.command(context_settings={"allow_interspersed_args": False})
@@ -53,7 +56,8 @@ def exec_(
 ) -> None:
     """Run a command and print its output when it has ended; exit with its status, or with 75 if it still runs.
 
-    With --json the answer has output, exit code and times. `debug-server command run` prints output as it is written.
+    With --json the answer has output, exit code and times. The command reads nothing: `debug-server command run` passes
+    on your input with -i, and prints output as it is written.
     """
     call = invocation(context)
     if repo is None:
@@ -88,24 +92,30 @@ def exec_(
         output_bytes=MAX_OUTPUT_BYTES,
     )
     with call.backend() as backend:
-        reply = backend.send(request)
+        with sigterm_as_sigint():
+            reply = backend.send(request)
+        log = RawLog()
         if call.as_json:
             call.output().json(reply.model_dump(mode="json"))
         else:
-            _print(reply)
+            _print(backend, reply, log)
         if not reply.ended:
             print_notice(f"command {reply.command_id} still runs: debug-server logs {reply.command_id} -f")
             raise typer.Exit(_STILL_RUNNING)
         if artifact:
             print_notice(f"kept files: debug-server artifact list {reply.session_id}")
-        raise typer.Exit(status_of(backend.send(calls.get_command(reply.command_id))))
+        command = backend.send(calls.get_command(reply.command_id))
+        if call.as_json or reply.exit_reason in _BY_ITSELF:
+            raise typer.Exit(status_of(command))
+        raise typer.Exit(report_end(call.output(), command, log))
 
 
-def _print(reply: ExecReply) -> None:
-    for target, data in ((1, reply.stdout), (1, reply.stdout_tail), (2, reply.stderr), (2, reply.stderr_tail)):
-        view = memoryview(data)
-        while view:
-            view = view[os.write(target, view) :]
-    if reply.left_out:
-        count = sum(part.bytes for part in reply.left_out)
-        print_notice(f"{count} bytes in the middle are left out: debug-server logs {reply.command_id} --raw")
+def _print(backend: Backend, reply: ExecReply, log: RawLog) -> None:
+    """Print the output; of much output the answer has the ends alone, and the log has all."""
+    if not reply.left_out:
+        log.write_bytes("stdout", reply.stdout)
+        log.write_bytes("stderr", reply.stderr)
+        return
+    for piece in backend.stored_log(reply.command_id):
+        if piece.stream != "system":
+            log.write(piece)

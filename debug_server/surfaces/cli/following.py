@@ -37,7 +37,7 @@ def run_and_follow(
     commands: list[CommandReply] = []
     statuses: list[int] = []
     try:
-        with _sigterm_as_sigint():
+        with sigterm_as_sigint():
             _start(start, commands)
             for command in commands:
                 tell_what_it_waits_for(command)
@@ -124,7 +124,8 @@ def _cancel(backend: Backend, output: Output, commands: Sequence[CommandReply]) 
 
 
 @contextlib.contextmanager
-def _sigterm_as_sigint() -> Iterator[None]:
+def sigterm_as_sigint() -> Iterator[None]:
+    """Within the block SIGTERM ends the program as Ctrl-C does."""
     previous = signal.signal(signal.SIGTERM, _interrupt)
     try:
         yield

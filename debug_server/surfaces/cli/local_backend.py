@@ -33,6 +33,7 @@ _PAGE_BYTES = 1 << 20
 _ADOPT_WAIT_SECONDS = 0.3
 _START_SECONDS = 2.0
 _TICK_SECONDS = 0.05
+_CANCEL_SECONDS = 60.0
 
 
 class LocalBackend:
@@ -53,7 +54,11 @@ class LocalBackend:
         if call.operation == "session_patch":
             patch = self._local.service.sessions.diff_bytes(LOCAL, _request(m.SessionRef, call.fields))
             return decode(call.reply, self._runner.run(patch))
-        return decode(call.reply, self._runner.run(self._performed(call)))
+        try:
+            return decode(call.reply, self._runner.run(self._performed(call)))
+        except KeyboardInterrupt:
+            self._runner.run(self._local.service.execs.wait_for_abandoned(LOCAL, _CANCEL_SECONDS))
+            raise
 
     def send_from_thread(self, call: Call[T]) -> T:
         """Perform one operation in the event loop of the thread that follows a log."""

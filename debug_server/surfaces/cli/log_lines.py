@@ -28,10 +28,14 @@ class RawLog:
 
     def write(self, piece: LogPiece) -> None:
         """One piece."""
-        if piece.stream == "system":
-            self._system = (self._system + piece.data)[-_KEPT_BYTES:]
-        target = 1 if piece.stream == "stdout" else 2
-        view = memoryview(piece.data)
+        self.write_bytes(piece.stream, piece.data)
+
+    def write_bytes(self, stream: str, data: bytes) -> None:
+        """Bytes of one stream."""
+        if stream == "system":
+            self._system = (self._system + data)[-_KEPT_BYTES:]
+        target = 1 if stream == "stdout" else 2
+        view = memoryview(data)
         try:
             while view and target not in self._closed:
                 view = view[os.write(target, view) :]

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 
+from tests.running import eventually
 from tests.surfaces.cli.conftest import Terminal
 
 
@@ -31,6 +33,36 @@ def test_a_command_that_still_runs_is_75(terminal: Terminal) -> None:
     assert done.status == 75 and "still runs: debug-server logs" in done.err, done.err
     command = done.err.split()[2]
     assert terminal("command", "cancel", command).status == 0
+
+
+def test_an_end_that_is_not_the_command_s_own_is_told(terminal: Terminal) -> None:
+    """The line and the status are those of run; as JSON the answer has the reason."""
+    for options, words, status in (
+        ((), ("no-such-program",), 127),
+        (("--timeout", "0.5"), ("sleep", "600"), 124),
+        (("--output", "1K"), ("sh", "-c", "exec yes"), 123),
+    ):
+        done = terminal("exec", *options, "--", *words)
+        reason = terminal("exec", "--json", *options, "--", *words).json["exit_reason"]
+        assert done.status == status and reason in done.err.splitlines()[-1], done
+
+
+def test_every_byte_is_printed(terminal: Terminal) -> None:
+    """Also of output that is too much for one answer."""
+    done = terminal("exec", "--", sys.executable, "-c", "for n in range(2_500_000): print(f'{n:08}')")
+    assert done.status == 0 and "left out" not in done.err, done.err
+    assert done.out == "".join(f"{n:08}\n" for n in range(2_500_000))
+
+
+def test_sigterm_cancels_the_command(terminal: Terminal) -> None:
+    """As with run: nothing runs on."""
+    begun, ended = terminal.folder / "begun", terminal.folder / "ended"
+    text = f"trap 'touch {ended}; exit 0' TERM; touch {begun}; while :; do sleep 0.05; done"
+    with terminal.start("exec", "--", "sh", "-c", text) as process:
+        eventually(begun.exists, what="the command")
+        process.terminate()
+        assert process.wait(100) == 130
+    eventually(ended.exists, what="the end of the command")
 
 
 def test_a_patched_workspace_and_kept_files(terminal: Terminal, project: Callable[[], str]) -> None:

@@ -86,6 +86,8 @@ def test_a_program_that_is_missing_shows_the_first_folders_of_path(alone: Termin
     done = given("run", "--", "no-such-program")
     assert done.status == 127, done
     assert "was not found in PATH: /folder-0, /folder-1, /folder-2 and 27 more (" in done.err, done
+    done = alone("run", "--", "echo hello | cat")
+    assert done.status == 127 and "a line for a shell is run by: sh -c LINE" in done.err, done
 
 
 def test_history_names_places(alone: Terminal) -> None:
