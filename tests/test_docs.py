@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -12,11 +13,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import distribution
+from itertools import dropwhile, groupby
 from pathlib import Path
+from typing import Any
 
 import pytest
+import typer
+from typer.core import TyperGroup
 
 from debug_server.model import ExitReason, ExitRecord, status_for
+from debug_server.surfaces.cli.main import LazyCommands
 from debug_server.surfaces.cli.outcome import exit_status
 from debug_server.telemetry import METRICS
 from tests.running import lasting_port
@@ -29,6 +35,7 @@ LINK = re.compile(r"\[[^\]]+\]\(([^)\s]+)\)")
 SPAN = re.compile(r"`([^`\n]+)`")
 FOLDERS = ("debug_server", "runners", "tests", "docs", "scripts", "config", "requirements", "benchmarks", ".ci")
 PACKAGES = ("pytest", "pluggy", "iniconfig", "packaging", "pygments")
+WITHOUT_VALUE = ("-h", "--help", "--version", "--install-completion", "--json", "--local")  # of every command
 SECONDS = 280  # a few dozen processes, on a machine that may be busy
 
 pytestmark = pytest.mark.timeout(600)
@@ -153,6 +160,51 @@ def test_only_make_targets_are_shown_without_being_run() -> None:
     """A shell line of the README is executed by the test above, or is a target of the Makefile."""
     lines = "".join(block.text for block in blocks(ROOT / "README.md") if block.language == "sh" and not block.run)
     assert [line for line in lines.splitlines() if not re.match(r"make [a-z-]+(\s|$)", line)] == []
+
+
+def typed_lines(page: Path) -> Iterator[list[str]]:
+    """The words after the name of our program, for each time that it is called in a page's fences."""
+    for block in blocks(page):
+        lines = block.text.replace("\\\n", " ").splitlines()
+        if block.language == "console":
+            lines = [line[2:] for line in lines if line.startswith("$ ")]
+        elif block.language != "sh":
+            continue
+        for line in lines:
+            if re.search(r"\b(debug-server|sashi) ", line):
+                yield from calls_in(line)
+
+
+def calls_in(line: str) -> Iterator[list[str]]:
+    """The words after the name of our program, for each time that a line of a shell calls it."""
+    lexer = shlex.shlex(line, posix=True, punctuation_chars=True)
+    lexer.whitespace_split = True
+    for is_operator, words in groupby(lexer, lambda word: set(word) <= set("();<>|&")):
+        called = [] if is_operator else list(dropwhile(lambda word: re.match(r"\w+=", word), words))
+        if called and called[0] in ("debug-server", "sashi"):
+            yield called[1:]
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if page.name != "CHANGELOG.md"], ids=name_of)
+def test_commands_and_options_exist(page: Path) -> None:
+    """Also in lines that would need a server, npm or docker: each command and each option is one of the program."""
+    for words in typed_lines(page):
+        command: Any = LazyCommands()
+        waiting = list(words)
+        while waiting and (word := waiting.pop(0)) != "--":
+            name = word.partition("=")[0]
+            if name in WITHOUT_VALUE:
+                continue
+            if word.startswith("-") and word != "-":
+                known = next((item for item in command.params if name in (*item.opts, *item.secondary_opts)), None)
+                assert known is not None or name == "--base-url", f"{words}: there is no option {name}"
+                if name == word and not getattr(known, "is_flag", False):
+                    waiting.pop(0)
+            elif isinstance(command, TyperGroup):
+                command = command.get_command(typer.Context(command), word)
+                assert command is not None, f"{words}: there is no command {word}"
+            elif not command.context_settings.get("allow_interspersed_args", True):
+                break  # the words of another program
 
 
 def test_the_demonstration_succeeds(tmp_path: Path, environ: dict[str, str]) -> None:
