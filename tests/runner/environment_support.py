@@ -40,6 +40,7 @@ def make_wheel(
     version: str,
     source: str = "",
     requires: Sequence[str] = (),
+    *,
     more: Mapping[str, str] | None = None,
 ) -> Path:
     """A wheel with one module called ``name``, and the files ``more``."""
