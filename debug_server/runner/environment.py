@@ -26,6 +26,7 @@ from debug_server.runner.environments import leases
 from debug_server.runner.environments.build_context import BuildContext
 from debug_server.runner.environments.build_lock import BuildLock, build_lock
 from debug_server.runner.environments.build_plan import (
+    Builder,
     BuildPlan,
     check_extras_and_groups,
     check_metadata,
@@ -40,9 +41,10 @@ from debug_server.runner.environments.interpreters import Interpreter, Interpret
 from debug_server.runner.environments.inventory import Inventory, distributions_of, take_inventory
 from debug_server.runner.environments.layout import Layout, key_of, key_of_directory
 from debug_server.runner.environments.listing import InstalledEnvironment, list_environments, record_verified
-from debug_server.runner.environments.manifests import read_manifests
+from debug_server.runner.environments.manifests import ManifestSet, read_manifests
 from debug_server.runner.environments.probes import ProbeCache
 from debug_server.runner.environments.protection import make_folders_writable
+from debug_server.runner.environments.python_choice import choose_python, read_statement
 from debug_server.runner.environments.request import EnvironmentRequest
 from debug_server.runner.environments.seal import (
     Seal,
@@ -113,6 +115,9 @@ class EnvironmentManager:
         cancellation = cancellation or Cancellation()
         begun, asked_ns = time.monotonic(), time.time_ns()
         plan = self._make_plan(request)
+        if plan.python_reason is not None:
+            log = log or _NullLog()
+            log.write(f"[debug-server] environment: Python {_python_line(plan)}\n", "system")
         if verify and not force and read_seal(self._layout, plan.fingerprint) is not None:
             self.verify(plan.fingerprint)
         seal, reason = None if force else self._reuse(plan.fingerprint), "sealed"
@@ -125,6 +130,7 @@ class EnvironmentManager:
             seconds=time.monotonic() - begun,
             builder=seal.builder,
             packages=seal.packages,
+            python=_python_line(plan),
         )
         self._record_name(plan, seal)
         return self._handle(seal, report)
@@ -197,8 +203,18 @@ class EnvironmentManager:
         manifests = read_manifests(request)
         check_extras_and_groups(request, manifests)
         builder = choose_builder(request, manifests, self._probes)
-        wanted = None if builder.brings_python else (request.metadata or {}).get("python")
-        return make_plan(request, manifests, self._interpreters.find(wanted), builder)
+        interpreter, reason = self._choose_python(request, manifests, builder)
+        return make_plan(request, manifests, interpreter, builder, python_reason=reason)
+
+    def _choose_python(
+        self, request: EnvironmentRequest, manifests: ManifestSet, builder: Builder
+    ) -> tuple[Interpreter, str | None]:
+        """The interpreter that the request names, else the one for the project, with the reason for that."""
+        wanted = (request.metadata or {}).get("python")
+        if builder.brings_python or wanted is not None:
+            return self._interpreters.find(None if builder.brings_python else wanted), None
+        chosen = choose_python(self._interpreters, read_statement(manifests.root, manifests.all()))
+        return chosen or (self._interpreters.find(), None)
 
     def _reuse(self, fingerprint: str) -> Seal | None:
         seal = read_seal(self._layout, fingerprint)
@@ -281,7 +297,12 @@ class EnvironmentManager:
         name = plan.request.name
         state = self.state_store.read(name)
         if state is None or (state.fingerprint, state.metadata.get("directory")) != (seal.fingerprint, seal.directory):
-            facts = {"directory": seal.directory, "builder": seal.builder, "components": plan.components}
+            facts = {
+                "directory": seal.directory,
+                "builder": seal.builder,
+                "components": plan.components,
+                "python": _python_line(plan),
+            }
             self.state_store.write(name, seal.fingerprint, facts)
         self._link(safe_key(name), seal.directory)
 
@@ -324,6 +345,10 @@ class EnvironmentManager:
         path, cancellation = self._layout.lock(key_of(fingerprint)), cancellation or Cancellation()
         with build_lock(path, timeout=self._build_timeout, log=log, cancellation=cancellation) as lock:
             yield lock
+
+
+def _python_line(plan: BuildPlan) -> str | None:
+    return None if plan.python_reason is None else f"{plan.interpreter.version}, {plan.python_reason}"
 
 
 def _new_seal(plan: BuildPlan, target: Path, started_ns: int, seconds: float) -> Seal:

@@ -34,14 +34,23 @@ class Recording:
         self.heard.set()
 
 
-def make_wheel(folder: Path, name: str, version: str, source: str = "", requires: Sequence[str] = ()) -> Path:
-    """A wheel with one module called ``name``."""
+def make_wheel(
+    folder: Path,
+    name: str,
+    version: str,
+    source: str = "",
+    requires: Sequence[str] = (),
+    *,
+    more: Mapping[str, str] | None = None,
+) -> Path:
+    """A wheel with one module called ``name``, and the files ``more``."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{name}-{version}-py3-none-any.whl"
     info = f"{name}-{version}.dist-info"
     needs = "".join(f"Requires-Dist: {item}\n" for item in requires)
     files = {
         f"{name}.py": source or f"VERSION = {version!r}\n",
+        **(more or {}),
         f"{info}/METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n{needs}",
         f"{info}/WHEEL": "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
     }

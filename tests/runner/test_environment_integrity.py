@@ -243,6 +243,51 @@ def test_wheel_with_a_wrong_record(tmp_path: Path, manager: EnvironmentManager) 
     assert run_python(handle, "import liar; print(liar.X)") == "1"
 
 
+_VENDORED = {
+    "big/_vendor/small/__init__.py": "X = 1\n",
+    "big/_vendor/small-1.0.dist-info/METADATA": "Metadata-Version: 2.1\nName: small\nVersion: 1.0\n",
+    "big/_vendor/small-1.0.dist-info/RECORD": "small/__init__.py,sha256=of-another-release,6\ngone.py,sha256=x,1\n",
+}
+
+
+def test_a_vendored_package_is_part_of_its_parent(tmp_path: Path, manager: EnvironmentManager) -> None:
+    """What a RECORD below ``_vendor`` says counts for nothing: the parent's RECORD has these files."""
+    make_wheel(tmp_path / "wheels", "big", "2.0", more=_VENDORED)
+    request = EnvironmentRequest("v", [requirements(tmp_path / "requirements.txt", tmp_path / "wheels", "big")])
+    log = Recording()
+    handle = manager.ensure(request, log=log)
+    assert "building again" not in log.text
+    assert handle.build is not None
+    assert handle.build.packages == ("big==2.0",)
+
+
+def test_packages_share_a_file(tmp_path: Path, manager: EnvironmentManager) -> None:
+    """A file that several packages bring is right if it is as one of them lists it."""
+    names = [f"tiny{letter}" for letter in "klmnop"]
+    for name in names:
+        make_wheel(tmp_path / "wheels", name, "1.0", more={"tests/__init__.py": f"# of {name}\n"})
+    request = EnvironmentRequest("s", [requirements(tmp_path / "requirements.txt", tmp_path / "wheels", *names)])
+    log = Recording()
+    manager.ensure(request, log=log)
+    assert "building again" not in log.text
+
+
+def test_a_changed_file_beside_a_wrong_record(tmp_path: Path, manager: EnvironmentManager) -> None:
+    """Each file is judged by itself: the changed one is installed anew, the wrong RECORD is accepted."""
+    make_wheel(tmp_path / "wheels", "honest", "1.0", "ANSWER = 42\n")
+    _falsify(make_wheel(tmp_path / "wheels", "liar", "1.0", "X = 1\n"))
+    first = manager.ensure(
+        EnvironmentRequest("h", [requirements(tmp_path / "first.txt", tmp_path / "wheels", "honest")])
+    )
+    _open_up(first)
+    (_site(first) / "honest.py").write_text("ANSWER = 13\n")
+    both = EnvironmentRequest("b", [requirements(tmp_path / "both.txt", tmp_path / "wheels", "honest", "liar")])
+    log = Recording()
+    handle = manager.ensure(both, log=log)
+    assert run_python(handle, "import honest, liar; print(honest.ANSWER, liar.X)") == "42 1"
+    assert "the RECORD of liar is wrong" in log.text
+
+
 def test_verify_of_something_unknown(manager: EnvironmentManager, tmp_path: Path) -> None:
     """A fingerprint that was never built is an error that repeats it."""
     with pytest.raises(InvalidInputError, match="abc"):

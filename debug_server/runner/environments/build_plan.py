@@ -58,6 +58,7 @@ class BuildPlan:
     builder: Builder
     components: dict[str, str]  # what the fingerprint is made of, by name
     fingerprint: str
+    python_reason: str | None  # why this interpreter, when the project's own files chose it
 
     @property
     def metadata(self) -> Mapping[str, str]:
@@ -66,7 +67,12 @@ class BuildPlan:
 
 
 def make_plan(
-    request: EnvironmentRequest, manifests: ManifestSet, interpreter: Interpreter, builder: Builder
+    request: EnvironmentRequest,
+    manifests: ManifestSet,
+    interpreter: Interpreter,
+    builder: Builder,
+    *,
+    python_reason: str | None = None,
 ) -> BuildPlan:
     """Put the parts together and fingerprint them."""
     options = {
@@ -90,6 +96,7 @@ def make_plan(
         builder=builder,
         components=components,
         fingerprint=fingerprint,
+        python_reason=python_reason,
     )
 
 

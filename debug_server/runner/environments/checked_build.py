@@ -36,13 +36,14 @@ def build_checked(plan: BuildPlan, context: BuildContext) -> Inventory:
     plan.builder.drop_from_cache(packages, context)
     delete_tree(context.target)
     inventory, again = _build(plan, replace(context, bypass_cache=True))
-    if again == wrong:  # the same files differ without the cache, so the RECORDs are wrong
-        context.write_line(f"[debug-server] environment: the RECORD of {named} is wrong; its files are accepted")
-    elif again:
+    if changed := {path: digest for path, digest in again.items() if wrong.get(path) != digest}:
         raise EnvironmentBuildError(
-            f"{_describe_wrong(again)}, even when installed without the cache: check that no other program writes into "
-            f"{context.target.parent}, clean the build tool's cache (`uv cache clean`) and retry"
+            f"{_describe_wrong(changed)}, even when installed without the cache: check that no other program writes "
+            f"into {context.target.parent}, clean the build tool's cache (`uv cache clean`) and retry"
         )
+    if again:  # these files are the same without the cache, so their RECORDs are wrong
+        liars = ", ".join(distributions_of(context.target, set(again), inventory.entries))
+        context.write_line(f"[debug-server] environment: the RECORD of {liars} is wrong; its files are accepted")
     return inventory
 
 

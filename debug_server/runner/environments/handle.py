@@ -21,6 +21,7 @@ class BuildReport:
     seconds: float  # from the request to the handle
     builder: str
     packages: tuple[str, ...]  # name==version
+    python: str | None = None  # version and reason of the interpreter, when the project's own files chose it
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,14 +6,15 @@ import json
 import os
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from debug_server.errors import EnvironmentBuildError
 from debug_server.runner.environments.probes import ProbeCache, is_script
+from debug_server.runner.environments.version_ranges import numbers_of
 
-_QUESTION = (
+QUESTION = (
     "import json, os, sys, sysconfig;"
     "print(json.dumps({"
     "'path': os.path.realpath(getattr(sys, '_base_executable', None) or sys.executable),"
@@ -41,6 +42,11 @@ class Interpreter:
         """The facts that an environment depends on, as JSON."""
         return json.dumps(asdict(self), sort_keys=True)
 
+    @property
+    def is_usual(self) -> bool:
+        """Whether it is CPython with the global lock, which packages are made for."""
+        return self.implementation == "cpython" and not re.match(r"cpython-\d+t", self.abi)
+
 
 class Interpreters:
     """The interpreters of this machine."""
@@ -62,15 +68,17 @@ class Interpreters:
             return known
         fitting = [found for found in self._search(version) if _matches_version(found.version, version)]
         if not fitting:
-            raise EnvironmentBuildError(f"no Python {wanted} is installed; there is: {self._describe()}")
-        best = max(fitting, key=lambda found: _numbers(found.version))
+            raise EnvironmentBuildError(
+                f"no Python {wanted} is installed; there is: {describe_interpreters(self.installed())}"
+            )
+        best = max(fitting, key=lambda found: numbers_of(found.version))
         self._chosen[version] = best.path
         return best
 
     def installed(self) -> list[Interpreter]:
         """Every interpreter that can be found, oldest first."""
         found = {item.path: item for item in self._search("")}
-        return sorted(found.values(), key=lambda item: (_numbers(item.version), item.path))
+        return sorted(found.values(), key=lambda item: (numbers_of(item.version), item.path))
 
     def _at(self, path: str) -> Interpreter:
         found = self._probe(path)
@@ -91,14 +99,16 @@ class Interpreters:
             yield from (found for path in shims if (found := self._probe(path)) is not None)
 
     def _probe(self, path: str) -> Interpreter | None:
-        answer = self._probes.ask(path, ("-I", "-S", "-c", _QUESTION))
+        answer = self._probes.ask(path, ("-I", "-S", "-c", QUESTION))
         try:
             return None if answer is None else Interpreter(**json.loads(answer))
         except (ValueError, TypeError):
             return None
 
-    def _describe(self) -> str:
-        return ", ".join(f"{item.version} ({item.path})" for item in self.installed()) or "none at all"
+
+def describe_interpreters(found: Iterable[Interpreter]) -> str:
+    """Versions and paths, for messages."""
+    return ", ".join(f"{item.version} ({item.path})" for item in found) or "none at all"
 
 
 def own_executable() -> str:
@@ -126,11 +136,8 @@ def _could_fit(hint: str, wanted: str) -> bool:
     return not hint or _matches_version(hint, wanted) or f"{wanted}.".startswith(f"{hint}.")
 
 
-def _numbers(version: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in version.split("."))
-
-
 def _candidates(wanted: str) -> Iterator[str]:
+    yield own_executable()
     for folder, pattern in _version_folders():
         for path in sorted(folder.glob(pattern)):
             numbers = _NUMBERS.search(path.parent.parent.name)

@@ -71,12 +71,12 @@ def take_inventory(root: Path) -> Inventory:
 
 
 def misrecorded(root: Path, inventory: Inventory) -> dict[str, str]:
-    """Path -> digest of every file that differs from the RECORD of its distribution."""
+    """Path -> digest of every file that differs from the RECORDs of the distributions that list it."""
     wrong = {}
-    for path, expected in _recorded_digests(root, inventory.entries).items():
+    for path, listed in _recorded_digests(root, inventory.entries).items():
         entry = inventory.entries.get(path)
         found = _MISSING if entry is None else entry.digest
-        if found is not None and found != expected:
+        if found is not None and found not in listed:
             wrong[path] = found
     return wrong
 
@@ -118,14 +118,19 @@ def distributions_of(root: Path, paths: set[str], entries: dict[str, Entry]) -> 
     return sorted(found)
 
 
-def _recorded_digests(root: Path, entries: dict[str, Entry]) -> dict[str, str]:
-    """Path -> digest, for every file whose RECORD has one."""
-    return {path: digest for _, listed in _records(root, entries) for path, digest in listed if digest}
+def _recorded_digests(root: Path, entries: dict[str, Entry]) -> dict[str, set[str]]:
+    """Path -> digests, for every file whose RECORD has one; of a file of several packages, one of them is right."""
+    found: dict[str, set[str]] = {}
+    for _, listed in _records(root, entries):
+        for path, digest in listed:
+            if digest:
+                found.setdefault(path, set()).add(digest)
+    return found
 
 
 def _records(root: Path, entries: dict[str, Entry]) -> Iterator[tuple[str, list[tuple[str, str]]]]:
     for record in entries:
-        if not record.endswith(".dist-info/RECORD"):
+        if not record.endswith(".dist-info/RECORD") or _is_vendored(record):
             continue
         base = os.path.dirname(os.path.dirname(record))  # noqa: PTH120  (text paths: thousands of them)
         try:
@@ -134,6 +139,12 @@ def _records(root: Path, entries: dict[str, Entry]) -> Iterator[tuple[str, list[
         except OSError:
             continue
         yield record, [(_below(base, row[0]), row[1].removeprefix("sha256=")) for row in rows if _usable(row[1])]
+
+
+def _is_vendored(path: str) -> bool:
+    """Whether a file of a ``dist-info`` lies inside another package, whose RECORD lists it."""
+    _, inside, rest = path.partition("/site-packages/")
+    return bool(inside) and "/" in rest.partition(".dist-info/")[0]
 
 
 def _usable(digest: str) -> bool:
@@ -146,7 +157,7 @@ def _below(base: str, path: str) -> str:
 
 def _package(path: str) -> str | None:
     folder, _, name = path.rpartition("/")
-    if name == "METADATA" and folder.endswith(".dist-info"):
+    if name == "METADATA" and folder.endswith(".dist-info") and not _is_vendored(path):
         distribution, _, version = folder.rpartition("/")[2].removesuffix(".dist-info").partition("-")
         return f"{distribution}=={version}"
     if folder == "conda-meta" and name.endswith(".json"):
@@ -181,11 +192,12 @@ def _walk(root: str) -> dict[str, Entry]:
 def _digests(root: Path, paths: Sequence[str]) -> dict[str, str]:
     parts = [paths[start :: 4 * _READERS] for start in range(4 * _READERS)]
     with ThreadPoolExecutor(_READERS) as pool:
-        done = pool.map(lambda part: [(path, _digest(f"{root}/{path}")) for path in part], parts)
+        done = pool.map(lambda part: [(path, digest_of(f"{root}/{path}")) for path in part], parts)
         return dict(pair for part in done for pair in part)
 
 
-def _digest(path: str) -> str:
+def digest_of(path: str) -> str:
+    """The SHA-256 of a file as a RECORD has it; a word if it cannot be read."""
     content = hashlib.sha256()
     try:
         file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)

@@ -10,7 +10,6 @@ import hashlib
 import json
 import re
 import secrets
-import tomllib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +17,7 @@ from typing import Any
 
 from debug_server.disk import remove_tree
 from debug_server.runner.environments.layout import Layout
+from debug_server.runner.environments.project_files import read_project, table_at
 
 # Blanks within one line only: across empty lines the match would take quadratic time.
 _VERSION = re.compile(
@@ -54,12 +54,7 @@ def describe_project(workspace: Path, roots: Sequence[Path], home: Path | None) 
 
 
 def _read(workspace: Path, roots: Sequence[Path]) -> _Project | None:
-    try:
-        data = tomllib.loads((workspace / "pyproject.toml").read_text("utf-8", "replace"))
-    except (OSError, tomllib.TOMLDecodeError, RecursionError):
-        data = {}
-    table = data.get("project")
-    table = table if isinstance(table, dict) else {}
+    table = table_at(read_project(workspace), "project")
     released = _package_info(workspace)
     name = table.get("name") or released.get("Name")
     if not isinstance(name, str) or not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", name):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import tomllib
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from fnmatch import fnmatchcase
@@ -14,6 +13,7 @@ from typing import Any
 
 from debug_server.errors import EnvironmentBuildError
 from debug_server.runner.environments.handle import EnvironmentHandle
+from debug_server.runner.environments.project_files import read_project, table_at, texts_of
 from debug_server.runner.environments.project_metadata import describe_project
 
 _MAX_MEMBERS = 10_000  # folders that one part of a glob may name
@@ -68,14 +68,6 @@ def import_roots(workspace: Path) -> list[Path]:
     return list(found)
 
 
-def read_project(folder: Path) -> dict[str, Any]:
-    """The content of ``folder/pyproject.toml``; empty if there is none that can be read."""
-    try:
-        return tomllib.loads((folder / "pyproject.toml").read_text("utf-8", "replace"))
-    except (OSError, tomllib.TOMLDecodeError, RecursionError):  # RecursionError: nested too deeply
-        return {}
-
-
 def _own_roots(folder: Path, data: dict[str, Any]) -> list[Path]:
     declared = [folder / name for name in _declared(data)]
     roots = [path for path in declared if path.is_dir() and _inside(path, folder)]
@@ -87,24 +79,24 @@ def _own_roots(folder: Path, data: dict[str, Any]) -> list[Path]:
 
 def _declared(data: dict[str, Any]) -> Iterator[str]:
     """Source folders as setuptools, hatch, poetry and pdm write them down."""
-    setuptools = _table(data, "tool", "setuptools")
-    yield from _texts(_table(setuptools, "packages", "find").get("where"))
-    yield from _texts(_table(setuptools, "package-dir").get(""))
-    for package in _texts(_table(data, "tool", "hatch", "build", "targets", "wheel").get("packages")):
+    setuptools = table_at(data, "tool", "setuptools")
+    yield from texts_of(table_at(setuptools, "packages", "find").get("where"))
+    yield from texts_of(table_at(setuptools, "package-dir").get(""))
+    for package in texts_of(table_at(data, "tool", "hatch", "build", "targets", "wheel").get("packages")):
         yield os.path.dirname(package) or "."  # noqa: PTH120  (text from a file)
-    packages = _table(data, "tool", "poetry").get("packages")
+    packages = table_at(data, "tool", "poetry").get("packages")
     for item in packages if isinstance(packages, list) else []:
-        yield from _texts(item.get("from") if isinstance(item, dict) else None)
-    yield from _texts(_table(data, "tool", "pdm", "build").get("package-dir"))
+        yield from texts_of(item.get("from") if isinstance(item, dict) else None)
+    yield from texts_of(table_at(data, "tool", "pdm", "build").get("package-dir"))
 
 
 def _members(workspace: Path, data: dict[str, Any]) -> Iterator[Path]:
     """Further projects of the workspace that uv would install from their folders."""
-    uv = _table(data, "tool", "uv")
-    for pattern in _texts(_table(uv, "workspace").get("members")):
+    uv = table_at(data, "tool", "uv")
+    for pattern in texts_of(table_at(uv, "workspace").get("members")):
         if not pattern.startswith("/") and ".." not in pattern:
             yield from (path for path in sorted(_matched(workspace, pattern)) if (path / "pyproject.toml").is_file())
-    for source in _table(uv, "sources").values():
+    for source in table_at(uv, "sources").values():
         path = source.get("path") if isinstance(source, dict) else None
         if isinstance(path, str) and (workspace / path).is_dir() and _inside(workspace / path, workspace):
             yield workspace / path
@@ -144,18 +136,6 @@ def _children(folder: Path, *, name: str) -> Iterator[Path]:
         return iter(sorted(found, key=lambda path: (path.is_symlink(), path)))  # a link to another of them comes later
     except OSError:  # removed meanwhile, or not readable
         return iter(())
-
-
-def _table(data: dict[str, Any], *names: str) -> dict[str, Any]:
-    for name in names:
-        found = data.get(name)
-        data = found if isinstance(found, dict) else {}
-    return data
-
-
-def _texts(value: object) -> list[str]:
-    values = value if isinstance(value, list) else [value]
-    return [item for item in values if isinstance(item, str)]
 
 
 def _has_code(folder: Path) -> bool:
