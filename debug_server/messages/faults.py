@@ -19,7 +19,7 @@ from debug_server.nearest import nearest
 M = TypeVar("M", bound=BaseModel)
 # Values of these fields, and those inside them, may be secrets.
 _SECRET_FIELDS = frozenset(
-    {"env", "data", "patch", "settings", "metadata", "prompt", "status_callback_token", "sandbox"}
+    {"env", "data", "patch", "patch_base64", "settings", "metadata", "prompt", "status_callback_token", "sandbox"}
 )
 _SHOWN_CHARACTERS = 80  # of a value
 _SHOWN_FAULTS = 5

@@ -25,7 +25,7 @@ from debug_server.surfaces.cli.log_lines import RawLog
 from debug_server.surfaces.cli.output import print_notice
 from debug_server.surfaces.cli.passthrough import has_unread_stdin
 from debug_server.surfaces.cli.variable_options import Secrets, Variables, given_variables
-from debug_server.surfaces.cli.words import listed, patch_text, refuse_without_repo, seconds
+from debug_server.surfaces.cli.words import listed, patch_bytes, refuse_without_repo, seconds
 
 app = CommandsApp()
 _STILL_RUNNING = 75
@@ -85,7 +85,7 @@ def exec_(
         session_id=session,
         repository=repo,
         commit_sha=commit,
-        patch=patch_text(patch),
+        patch=patch_bytes(patch),
         manifests=manifest or [],
         python=python,
         extras=extra or [],

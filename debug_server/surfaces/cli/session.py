@@ -40,7 +40,7 @@ from debug_server.surfaces.cli.output import Column, Output, print_notice, progr
 from debug_server.surfaces.cli.paging import DEFAULT_LIMIT, NEWEST, After, All, Limit, read_part, show_part
 from debug_server.surfaces.cli.remotes import Repository, RepositoryName, chosen_repository, manifests_of
 from debug_server.surfaces.cli.variable_options import Variables, given_variables
-from debug_server.surfaces.cli.words import duration, json_pairs, listed, one_of, patch_text
+from debug_server.surfaces.cli.words import duration, json_pairs, listed, one_of, patch_bytes
 
 app = CommandsApp(no_args_is_help=True, help="Workspaces in which commands run.")
 SessionArgument = Annotated[int, typer.Argument(metavar="SESSION", help="the session's id")]
@@ -89,7 +89,7 @@ def create(
         asked = calls.open_session(
             known.name,
             commit,
-            patch=patch_text(patch),
+            patch=patch_bytes(patch),
             metadata=json_pairs(metadata, flag="--metadata"),
             expires_in=duration(expires_in, flag="--expires-in"),
             manifests=manifest or manifests_of(known),
