@@ -81,8 +81,10 @@ class ForegroundEngine:
 
     def close(self, session: Session) -> None:
         """Close a session if all its commands have ended; otherwise the next process closes it."""
-        newest = next(iter(self._store.commands.in_session(session.id, newest=True, limit=1)), None)
-        if not self._store.commands.unfinished(session.id) and (newest is None or newest.status.terminal):
+        if self._store.commands.unfinished(session.id):
+            return
+        newest = self._store.commands.newest_in_session(session.id)
+        if newest is None or newest.status.terminal:  # else it was added meanwhile
             ended = SessionStatus.CANCELLED if newest is None else SESSION_END[newest.status]
             self._sessions.close(session, status=ended)
 

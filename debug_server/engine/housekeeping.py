@@ -9,7 +9,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable
-from datetime import datetime, timedelta
+from datetime import timedelta
 from functools import partial
 
 from debug_server.engine.elapsed import ElapsedTime
@@ -94,12 +94,13 @@ class Housekeeper:
             self.close(session, SessionStatus.CANCELLED)
             return True
         busy = self._store.commands.unfinished(session.id)
-        if not busy and (ended := self._newest(session)) is not None and ended.plan.closes_session:
-            self._sessions.follow_up(ended)
+        newest = self._store.commands.newest_in_session(session.id)
+        if not busy and newest is not None and newest.plan.closes_session:
+            self._sessions.follow_up(newest)
             return True
         if self._sessions.close_if_abandoned(session):
             return True
-        if not busy and self._is_idle(session):
+        if not busy and self._is_idle(session, newest):
             self.close(session, SessionStatus.COMPLETED)
             return True
         if session.worktree_id is not None:
@@ -110,21 +111,16 @@ class Housekeeper:
         expires_at = session.expires_at
         return expires_at is not None and self._elapsed.since(session.created_at) >= expires_at - session.created_at
 
-    def _newest(self, session: Session) -> Command | None:
-        return next(iter(self._store.commands.in_session(session.id, newest=True, limit=1)), None)
-
-    def _is_idle(self, session: Session) -> bool:
-        """Whether nothing of it changed for a day; the commands are read only if the session itself did not."""
+    def _is_idle(self, session: Session, newest: Command | None) -> bool:
+        """Whether nothing of it changed for a day; its commands are read only if the newest one did not, either."""
         if self._elapsed.since(session.updated_at) < IDLE:
             return False
-        newest = self._newest(session)
         if newest is None:
             return True
-        # The last change of the newest command first: that of all of them takes longer, the more there are.
-        return self._elapsed.since(newest.updated_at) >= IDLE and self._elapsed.since(self._last_change(newest)) >= IDLE
-
-    def _last_change(self, newest: Command) -> datetime:
-        return self._store.commands.last_change(newest.session_id) or newest.updated_at
+        if self._elapsed.since(newest.updated_at) < IDLE:
+            return False
+        changed_at = self._store.commands.last_change(session.id)
+        return changed_at is None or self._elapsed.since(changed_at) >= IDLE
 
     def _renew(self, session: Session) -> None:
         try:
@@ -150,7 +146,7 @@ class Housekeeper:
                 f"session {session.id} cannot be closed yet: command {left[0]} was cancelled but is still running; "
                 "try again later"
             )
-        is_completed = not unfinished and self._newest(session) is not None
+        is_completed = not unfinished and self._store.commands.newest_in_session(session.id) is not None
         default = SessionStatus.COMPLETED if is_completed else SessionStatus.CANCELLED
         self._sessions.close(session, status=status or default)
 

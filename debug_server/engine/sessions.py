@@ -388,16 +388,14 @@ class Sessions:
         """Close the session if its process is dead and its commands have ended; its artifacts are copied first."""
         if not self.is_abandoned(session):
             return False
-        newest = self._newest_command(session)
-        # The newest may have been added after the others were read.
-        if self._store.commands.unfinished(session.id) or not (newest is None or newest.status.terminal):
+        if self._store.commands.unfinished(session.id):
+            return False
+        newest = self._store.commands.newest_in_session(session.id)
+        if newest is not None and not newest.status.terminal:  # it was added meanwhile
             return False
         self._copy_missing_artifacts(session)
         self.close(session, status=SessionStatus.FAILED if newest is None else SESSION_END[newest.status])
         return True
-
-    def _newest_command(self, session: Session) -> Command | None:
-        return next(iter(self._store.commands.in_session(session.id, newest=True, limit=1)), None)
 
     def copy_missing_artifacts(self) -> None:
         """Copy the artifacts of commands that ended just before their server died, in open sessions."""
@@ -406,7 +404,7 @@ class Sessions:
 
     def _copy_missing_artifacts(self, session: Session) -> None:
         """Copy the artifacts of the last command only: it may have changed the files of earlier commands."""
-        newest = self._newest_command(session)
+        newest = self._store.commands.newest_in_session(session.id)
         if newest is not None and newest.status.terminal and newest.started_at is not None:
             self._copy_artifacts(session, newest)
 

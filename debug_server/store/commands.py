@@ -159,6 +159,10 @@ class Commands(Table):
         rows = self._all(f"SELECT {COLUMNS} FROM commands WHERE {terms} {order} LIMIT ?", (*params, limit))
         return [command_from(row) for row in rows]
 
+    def newest_in_session(self, session_id: int) -> Command | None:
+        """The session's last command; None if it has none."""
+        return next(iter(self.in_session(session_id, newest=True, limit=1)), None)
+
     def unfinished(self, session_id: int) -> list[Command]:
         """A session's commands that have not ended, in the order in which they were added."""
         return [command_from(row) for row in self._all(_UNFINISHED, (session_id,))]

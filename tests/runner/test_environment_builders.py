@@ -142,6 +142,54 @@ build_wheel = build_editable
 """
 
 
+# Stands in for setuptools: a build that runs setup.py, and leaves a folder beside it as the real one does.
+_SETUPTOOLS = """
+import os, pathlib, sys
+__legacy__ = sys.modules[__name__]
+def setup(install_requires=(), **_):
+    __legacy__.needs = install_requires
+sys.modules["setuptools"].setup = setup
+def get_requires_for_build_wheel(config_settings=None):
+    return []
+def prepare_metadata_for_build_wheel(folder, config_settings=None):
+    os.makedirs("p.egg-info", exist_ok=True)
+    exec(compile(open("setup.py").read(), "setup.py", "exec"), {"__file__": "setup.py", "__name__": "__main__"})
+    info = pathlib.Path(folder, "p-1.dist-info")
+    info.mkdir()
+    lines = "".join(f"Requires-Dist: {item}\\n" for item in needs)
+    (info / "METADATA").write_text("Metadata-Version: 2.1\\nName: p\\nVersion: 1\\n" + lines)
+    return info.name
+get_requires_for_build_editable = get_requires_for_build_wheel
+prepare_metadata_for_build_editable = prepare_metadata_for_build_wheel
+"""
+_READING = """
+from setuptools import setup
+setup(name="p", version="1", install_requires=open("reqs/base.txt").read().split())
+"""
+
+
+@pytest.mark.parametrize("manifest", ["setup.py", "requirements.txt"])
+def test_requirements_that_a_build_reads(
+    tmp_path: Path, manager: EnvironmentManager, wheels: Path, manifest: str
+) -> None:
+    """What setup.py reads from another file counts, in the same folder too, and the build leaves nothing there."""
+    more = {"setuptools/__init__.py": "", "setuptools/build_meta.py": _SETUPTOOLS}
+    make_wheel(wheels, "setuptools", "99.0", more=more)
+    make_wheel(wheels, "wheel", "99.0")
+    project = tmp_path / "reading"
+    (project / "reqs").mkdir(parents=True)
+    (project / "setup.py").write_text(_READING)
+    (project / "requirements.txt").write_text("-e .\n")
+    request = EnvironmentRequest("r", [project / manifest], project_root=project)
+    for needs in ("tinya", "tinyb", "tinyb tinyc"):
+        (project / "reqs/base.txt").write_text(f"{needs}\n")
+        assert _packages(manager, request) == tuple(f"{name}==1.0" for name in needs.split())
+        before = manager.plan_fingerprint(request)
+        (project / "__pycache__").mkdir(exist_ok=True)
+        assert manager.plan_fingerprint(request) == before
+    assert not (project / "p.egg-info").exists()
+
+
 def test_standard_library_builder(tmp_path: Path, project: Path, manager: EnvironmentManager) -> None:
     """venv and pip give the same kind of environment from requirements and project files."""
     manifest = requirements(tmp_path / "project/requirements.txt", tmp_path / "wheels", "tinyc")

@@ -176,9 +176,7 @@ OPERATIONS: Mapping[str, Operation] = {
         store.commands.inputs(at.running),
         store.commands.handle(at.running),
     ),
-    "commands.in_session, the newest": lambda store, at: store.commands.in_session(
-        at.long_session, newest=True, limit=1
-    ),
+    "commands.newest_in_session": lambda store, at: store.commands.newest_in_session(at.long_session),
     "commands.in_session, a page of failed ones": lambda store, at: store.commands.in_session(
         at.long_session, status=CommandStatus.FAILED, limit=_PAGE
     ),

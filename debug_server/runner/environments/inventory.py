@@ -192,11 +192,12 @@ def _walk(root: str) -> dict[str, Entry]:
 def _digests(root: Path, paths: Sequence[str]) -> dict[str, str]:
     parts = [paths[start :: 4 * _READERS] for start in range(4 * _READERS)]
     with ThreadPoolExecutor(_READERS) as pool:
-        done = pool.map(lambda part: [(path, _digest(f"{root}/{path}")) for path in part], parts)
+        done = pool.map(lambda part: [(path, digest_of(f"{root}/{path}")) for path in part], parts)
         return dict(pair for part in done for pair in part)
 
 
-def _digest(path: str) -> str:
+def digest_of(path: str) -> str:
+    """The SHA-256 of a file as a RECORD has it; a word if it cannot be read."""
     content = hashlib.sha256()
     try:
         file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import os
-import tomllib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import Any
 
 from debug_server.disk import why_distrusted
 from debug_server.errors import EnvironmentBuildError
+from debug_server.runner.environments.build_inputs import build_inputs, tree_digest
 from debug_server.runner.environments.package_index import names_default_index
 from debug_server.runner.environments.request import EnvironmentRequest
 from debug_server.runner.environments.requirements import ReferenceKind, has_hashes, has_index, references
@@ -45,6 +43,7 @@ class ManifestSet:
     absolute_projects: bool  # one of those by an absolute path
     hashed: bool  # some requirement carries a hash, so all must
     own_index: bool  # the project names its default index itself
+    runs_build: bool  # requirements come from a build that may read files of its own
 
     def of(self, *kinds: ManifestKind) -> list[Path]:
         """The files of these kinds, in the order given."""
@@ -73,6 +72,7 @@ def read_manifests(request: EnvironmentRequest) -> ManifestSet:
         absolute_projects=closure.absolute_projects,
         hashed=closure.hashed,
         own_index=closure.own_index or names_default_index(root),
+        runs_build=closure.runs_build,
     )
 
 
@@ -129,6 +129,7 @@ class _IncludeReader:
         self.absolute_projects = False
         self.hashed = False
         self.own_index = False
+        self.runs_build = False
 
     def add(self, path: Path, *, label: str | None) -> ManifestKind:
         data = self._read(self._contained(path, "manifest"))
@@ -175,8 +176,11 @@ class _IncludeReader:
             self.included[os.path.relpath(real, self._root)] = hashlib.sha256(self._read(real)).hexdigest()
 
     def _add_project(self, folder: Path) -> None:
-        names = [*_PROJECT_FILES, *_dynamic_files(folder)]
-        for path in (folder / name for name in names if (folder / name).is_file()):
+        inputs = build_inputs(folder)
+        self.runs_build = self.runs_build or inputs.everything or bool(inputs.files)
+        if inputs.everything:
+            self.included["."] = self.included.get(".") or tree_digest(self._root)
+        for path in (folder / name for name in (*_PROJECT_FILES, *inputs.files) if (folder / name).is_file()):
             real = self._contained(path, "project file")
             self.included[os.path.relpath(real, self._root)] = hashlib.sha256(self._read(real)).hexdigest()
 
@@ -206,14 +210,3 @@ def _pip_lines(text: str) -> Iterator[str]:
     from debug_server.runner.environments.conda_manifest import parse_environment
 
     yield from parse_environment(text).pip
-
-
-def _dynamic_files(folder: Path) -> list[str]:
-    """Files from which setuptools takes dependencies that pyproject.toml calls dynamic."""
-    with contextlib.suppress(OSError, tomllib.TOMLDecodeError, RecursionError, AttributeError, TypeError):
-        data: dict[str, Any] = tomllib.loads((folder / "pyproject.toml").read_text("utf-8", "replace"))
-        dynamic = data.get("tool", {}).get("setuptools", {}).get("dynamic", {})
-        parts = [dynamic.get("dependencies", {}), *dynamic.get("optional-dependencies", {}).values()]
-        found = [part.get("file", []) for part in parts]
-        return [name for names in found for name in ([names] if isinstance(names, str) else names)]
-    return []

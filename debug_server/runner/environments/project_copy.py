@@ -1,8 +1,11 @@
-"""Lets uv work on a project in its own folder, or in a private copy if other users can write to a folder above it.
+"""Lets uv work on a project in its own folder, or in a private copy.
 
-uv takes the first ``pyproject.toml`` above a project as its workspace and then uses its settings, sources and lock; no
-option disables that. Checking before the build is not enough: in a folder that others may write to, the file can appear
-later.
+If requirements come from a build that reads files of its own, a copy is made: uv caches the answer of a build by its
+folder and the times of three files, and a build may write beside the sources.
+
+If other users can write to a folder above the project, a copy is made, too: uv takes the first ``pyproject.toml`` above
+a project as its workspace and then uses its settings, sources and lock; no option disables that. Checking before the
+build is not enough, because the file can appear later.
 """
 
 from __future__ import annotations
@@ -27,8 +30,8 @@ _COPIED = (_END, "setup.py", "setup.cfg", "uv.lock", "uv.toml")
 @contextmanager
 def safe_project_folder(plan: BuildPlan, context: BuildContext) -> Iterator[BuildPlan]:
     """The plan with a project folder above which no other user can create a ``pyproject.toml``."""
-    root = plan.manifests.root
-    if not _others_can_write_above(root):
+    root, exposed = plan.manifests.root, _others_can_write_above(plan.manifests.root)
+    if not exposed and (not plan.manifests.runs_build or plan.manifests.absolute_projects):
         yield _moved(plan, root)
         return
     if plan.manifests.absolute_projects:
@@ -41,8 +44,9 @@ def safe_project_folder(plan: BuildPlan, context: BuildContext) -> Iterator[Buil
     make_private(home)
     try:
         (home / _END).touch(mode=0o600)
-        _copy(root, home / "project", context)
-        yield _moved(plan, home / "project")
+        # The name is new for each build: uv knows nothing about it yet.
+        _copy(root, home / context.target.name, context, whole=plan.manifests.runs_build)
+        yield _moved(plan, home / context.target.name)
     finally:
         remove_tree(home)
 
@@ -72,8 +76,8 @@ def _inside(path: Path, root: Path) -> Path:
     return (named if named.is_relative_to(root) else Path(os.path.realpath(path))).relative_to(root)
 
 
-def _copy(root: Path, copy: Path, context: BuildContext) -> None:
-    """Create the folders, copy the project files, and link the other files.
+def _copy(root: Path, copy: Path, context: BuildContext, *, whole: bool) -> None:
+    """Create the folders, copy the project files, and link the other files, or copy them if ``whole``.
 
     What other programs remove meanwhile, such as a cache, is left out.
     """
@@ -88,7 +92,7 @@ def _copy(root: Path, copy: Path, context: BuildContext) -> None:
                     waiting.append((Path(entry.path), target / entry.name))
                     continue
                 with suppress(FileNotFoundError):
-                    _copy_entry(entry, target / entry.name)
+                    _copy_entry(entry, target / entry.name, whole=whole)
 
 
 def _holds_project_files(entry: os.DirEntry[str], copy: Path) -> bool:
@@ -98,10 +102,10 @@ def _holds_project_files(entry: os.DirEntry[str], copy: Path) -> bool:
     return not os.path.lexists(os.path.join(entry.path, "pyvenv.cfg"))  # noqa: PTH118  one of thousands
 
 
-def _copy_entry(entry: os.DirEntry[str], target: Path) -> None:
-    if entry.name in _COPIED:
+def _copy_entry(entry: os.DirEntry[str], target: Path, *, whole: bool) -> None:
+    if entry.name in _COPIED or (whole and entry.is_file(follow_symlinks=False) and entry.name != ".git"):
         if entry.is_file():
-            shutil.copyfile(entry.path, target)
+            shutil.copy(entry.path, target)
     elif entry.is_symlink():
         # An absolute link to a folder could lead back into the original project.
         to = os.readlink(entry.path)  # noqa: PTH115  the text as it is

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable, Iterable
 from datetime import datetime
 from enum import StrEnum
 
 from debug_server.messages import LogPiece
 from debug_server.surfaces.cli.output import write_line
+from debug_server.surfaces.cli.standard_streams import write_bytes
 
 _KEPT_BYTES = 1 << 16  # longer than any reason
 _MAX_LINE = 1 << 20  # a program that never ends its line must not fill our memory
@@ -35,12 +35,11 @@ class RawLog:
         if stream == "system":
             self._system = (self._system + data)[-_KEPT_BYTES:]
         target = 1 if stream == "stdout" else 2
-        view = memoryview(data)
-        try:
-            while view and target not in self._closed:
-                view = view[os.write(target, view) :]
-        except BrokenPipeError:
-            self._closed.add(target)
+        if target not in self._closed:
+            try:
+                write_bytes(target, data)
+            except BrokenPipeError:
+                self._closed.add(target)
 
     def finish(self) -> None:
         """Does nothing: raw output is not buffered."""

@@ -55,8 +55,9 @@ Example: debug-server run -- pytest -q. Every command has its own help: debug-se
 --token-file, --local, --insecure and --json may also follow the command: debug-server history --local.
 
 Exit status: 0 success; 1 not found, conflict or unhealthy; 2 invalid value; 75 try again later; 77 not allowed;
-130 interrupted. run, command run, command wait and --follow exit with the command's status, or with 123 if it
-exceeded a limit, 124 if it timed out, 125 if debug-server failed, 127 if it could not start, 128 + n for signal n."""
+130 interrupted. run, exec, rerun, command run, command wait and --follow exit with the command's status, or with
+123 if it exceeded a limit, 124 if it timed out, 125 if debug-server failed, 127 if it could not start,
+128 + n for signal n."""
 INTERRUPTED = 130
 _SUGGESTIONS = 3
 

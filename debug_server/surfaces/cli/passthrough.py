@@ -17,6 +17,7 @@ from typing import Any, Protocol
 
 from debug_server.errors import KeeperError
 from debug_server.model import LogChunk
+from debug_server.surfaces.cli.standard_streams import write_bytes
 
 _PIECE = 1 << 16
 _KEPT_BYTES = 1 << 16  # longer than any reason
@@ -67,19 +68,13 @@ class Printer:
             if self._lines is not None:
                 self._lines(chunk)
             else:
-                _write(target, chunk.data)
+                write_bytes(target, chunk.data)
         except OSError as error:
             self.broken = error
             self._on_broken()
             return
         if chunk.stream == "system":
             self._system = (self._system + chunk.data)[-_KEPT_BYTES:]
-
-
-def _write(target: int, data: bytes) -> None:
-    view = memoryview(data)
-    while view:
-        view = view[os.write(target, view) :]
 
 
 def terminal_size() -> dict[str, int]:

@@ -35,6 +35,13 @@ def _writer(descriptor: int) -> io.TextIOWrapper:
     return io.TextIOWrapper(io.BufferedWriter(raw), encoding="utf-8", errors="replace", line_buffering=True)
 
 
+def write_bytes(descriptor: int, data: bytes) -> None:
+    """Write all of it, past Python's buffers."""
+    view = memoryview(data)
+    while view:
+        view = view[os.write(descriptor, view) :]
+
+
 def write_stdout(text: str) -> None:
     """Write text to stdout and flush; an OSError has ``stdout`` as its file name."""
     encoding = sys.stdout.encoding or "utf-8"
