@@ -10,7 +10,7 @@ import pytest
 from debug_server.runner import log_ends
 from debug_server.runner.log_ends import Ends, read_ends
 from debug_server.runner.log_format import RECORD, STDERR, STDOUT, SYSTEM, LogWriter
-from debug_server.runner.log_index import BATCH, LogFiles, LogPosition, Span
+from debug_server.runner.log_index import BATCH, LogFiles, LogPosition, Span, next_spans
 
 BOTH = (STDOUT, STDERR)
 
@@ -114,7 +114,7 @@ def test_only_what_is_shown_is_decoded(tmp_path: Path, monkeypatch: pytest.Monke
     """Of a long log a few blocks are decoded: both ends, and the one with the only line of stderr."""
     flood = [(STDOUT, b"x" * 9 + b"\n")] * 10_000
     path = written(tmp_path / "a.log", [*flood, (STDERR, b"the error\n"), *flood])
-    decoded, next_spans = list[int](), log_ends.next_spans
+    decoded = list[int]()
 
     def count(files: LogFiles, position: LogPosition, limit: int, *, live: bool) -> list[Span]:
         decoded.append(len(spans := next_spans(files, position, limit, live=live)))
