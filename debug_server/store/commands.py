@@ -71,7 +71,9 @@ _START = (
 )
 _END = (
     "UPDATE commands SET status = ?, exit_code = ?, exit_reason = ?, exit_record = ?, log_path = COALESCE(?, log_path),"
-    " sealed_env = NULL, sealed_stdin = NULL, finished_at = ?, updated_at = ? WHERE id = ?"
+    " sealed_env = NULL, sealed_stdin = NULL, updated_at = ?,"
+    # A command that ended while no server ran is finished by the next one, perhaps days later.
+    " finished_at = CASE WHEN started_at + ? < ? THEN started_at + ? ELSE ? END WHERE id = ?"
 )
 _SET_SESSION_RUNNING = "UPDATE sessions SET status = 'running', updated_at = ? WHERE id = ? AND status = 'pending'"
 _CLAIMED = "attempt = ? AND owner = ?"
@@ -334,7 +336,9 @@ def cancel_waiting(transaction: Transaction, now: float, command_id: int) -> Com
 
 def _end_values(record: ExitRecord, log_path: str | None, now: float) -> tuple[object, ...]:
     status = status_for(record.reason)
-    return (status.value, record.exit_code, record.reason.value, exit_text(record), log_path, now, now)
+    took = record.wall_seconds or now  # without a duration, the time of the end is not known: it is now
+    end = (status.value, record.exit_code, record.reason.value, exit_text(record), log_path)
+    return (*end, now, took, now, took, now)
 
 
 def _append_start(transaction: Transaction, now: float, command: Command) -> None:
