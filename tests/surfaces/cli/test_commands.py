@@ -21,6 +21,9 @@ def test_a_session_from_create_to_close(terminal: Terminal, project: Callable[[]
     """Create with a patch and commands, follow, read logs three ways, diff, artifacts, reset, fork, close."""
     name = project()
     (terminal.folder / "fix.patch").write_text(PATCH)
+    (terminal.folder / "bad.patch").write_text(PATCH.replace("hello", "other"))
+    refused = terminal("session", "create", "--repository", name, "--patch", "bad.patch")
+    assert refused.status == 2 and "a.txt" in refused.err, refused
     flags = ("--repository", name, "--commit", "main", "--patch", "fix.patch", "--metadata", "issue=7")
     done = terminal(
         "session", "create", *flags, "--command", "cat a.txt", "--command", "echo e >&2; exit 3", "--follow"
