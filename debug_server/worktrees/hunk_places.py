@@ -50,7 +50,7 @@ class _File:
 def place_hunks(patch: bytes, read: ReadFile) -> bytes:
     """The patch with each hunk at the line where its old lines are, and with the right counts.
 
-    ``read`` returns the content of a file, or None if there is none. PatchApplicationError says which lines are missing.
+    ``read`` returns the content of a file, or None if there is none. A hunk without a place: PatchApplicationError.
     """
     lines = patch.removesuffix(b"\n").split(b"\n")
     placed: list[bytes] = []
