@@ -11,6 +11,7 @@ DebugServerError
  |    +-- ForbiddenError          forbidden            the caller is authenticated but not allowed
  +-- UnsupportedByServerError     unsupported_by_server  the server has no such operation: it is older than the client
  +-- UnavailableError             draining             the server takes no requests now; try again
+ |    +-- UnreachableError        unreachable          nothing answers at the server's address; start it, or try again
  |    +-- QuotaExceededError      quota_exceeded       the caller's quota is used up; try again later
  |    +-- TooManyFollowersError   too_many_followers   the limit of log followers is reached; try again later
  |    +-- ResourcesExhaustedError  resources_exhausted  no thread or process can be created now; try again
@@ -144,6 +145,16 @@ class UnavailableError(DebugServerError):
     def __init__(self, message: str, *, retry_after: float = 1.0) -> None:
         super().__init__(message)
         self.retry_after = retry_after
+
+
+class UnreachableError(UnavailableError):
+    """Nothing answers at the server's address; ``connected`` if a connection was lost after the request was sent."""
+
+    code = "unreachable"
+
+    def __init__(self, message: str, *, retry_after: float = 1.0, connected: bool = False) -> None:
+        super().__init__(message, retry_after=retry_after)
+        self.connected = connected
 
 
 class QuotaExceededError(UnavailableError):

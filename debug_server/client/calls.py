@@ -77,11 +77,20 @@ def _one_commit(commit_sha: str | None, commit: str | None) -> str | None:
     return commit if commit_sha is None else commit_sha
 
 
+def _patch(patch: str | bytes | None) -> dict[str, Any]:
+    """The patch of a request: bytes that are not UTF-8 travel as base64."""
+    data = patch.encode(errors="surrogateescape") if isinstance(patch, str) else patch
+    try:
+        return {"patch": None if data is None else data.decode()}
+    except UnicodeDecodeError:
+        return {"patch_base64": base64.b64encode(data or b"").decode()}
+
+
 def open_session(
     repository: str,
     commit_sha: str | None = None,
     *,
-    patch: str | None = None,
+    patch: str | bytes | None = None,
     metadata: Mapping[str, Any] | None = None,
     requested_by: str | None = None,
     expires_in: float | None = None,
@@ -103,7 +112,7 @@ def open_session(
         r.SessionReply,
         repository=repository,
         commit_sha=_one_commit(commit_sha, commit),
-        patch=patch,
+        **_patch(patch),
         metadata=metadata,
         requested_by=requested_by,
         expires_in=expires_in,
@@ -228,7 +237,7 @@ def start_run(
     commit_sha: str,
     argv: Sequence[str],
     *,
-    patch: str | None = None,
+    patch: str | bytes | None = None,
     metadata: Mapping[str, Any] | None = None,
     manifests: Sequence[str] = (),
     python: str | None = None,
@@ -260,7 +269,7 @@ def start_run(
         r.RunReply,
         repository=repository,
         commit_sha=commit_sha,
-        patch=patch,
+        **_patch(patch),
         metadata=metadata,
         manifests=check_list(manifests, what="manifests"),
         python=python,
@@ -276,7 +285,7 @@ def exec_command(
     session_id: int | None = None,
     repository: str | None = None,
     commit_sha: str | None = None,
-    patch: str | None = None,
+    patch: str | bytes | None = None,
     metadata: Mapping[str, Any] | None = None,
     manifests: Sequence[str] = (),
     python: str | None = None,
@@ -325,7 +334,7 @@ def exec_command(
         session_id=session_id,
         repository=repository,
         commit_sha=_one_commit(commit_sha, commit),
-        patch=patch,
+        **_patch(patch),
         metadata=metadata,
         manifests=check_list(manifests, what="manifests"),
         python=python,

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Self
 
 from debug_server.client.calls import Call
-from debug_server.errors import CommandFailedError, UnavailableError
+from debug_server.errors import CommandFailedError, UnavailableError, UnreachableError
 from debug_server.messages import ExecReply
 
 _SHOWN_BYTES = 2000  # of the output in an error's message
@@ -116,25 +116,33 @@ class RunInProgress:
 
     def __init__(self, call: Call[ExecReply]) -> None:
         self.call = replace(call, key=call.key or secrets.token_hex(16))
-        self._reply: ExecReply | None = None
-        self._answered = time.monotonic()
+        self.reply: ExecReply | None = None  # the last one
+        self._may_have_begun = False
+        self._away_since: float | None = None  # the first request without an answer
 
     @property
     def ended(self) -> bool:
         """Whether the command has ended."""
-        return self._reply is not None and self._reply.ended
+        return self.reply is not None and self.reply.ended
 
     def take(self, reply: ExecReply) -> None:
         """Take the answer to one request."""
-        self._reply, self._answered = reply, time.monotonic()
+        self.reply, self._away_since = reply, None
 
     def interrupted(self, error: UnavailableError) -> None:
-        """Raise the error, unless the command has begun and the server may be starting again."""
-        if self._reply is None or time.monotonic() > self._answered + _RECONNECT_SECONDS:
+        """Raise the error, unless the command may have begun and the server may be starting again."""
+        self._may_have_begun |= isinstance(error, UnreachableError) and error.connected
+        self._away_since = self._away_since or time.monotonic()
+        begun = self._may_have_begun or self.reply is not None
+        if not begun or time.monotonic() > self._away_since + _RECONNECT_SECONDS:
             raise error
+
+    def wait_for(self, seconds: float) -> None:
+        """Let the next request wait so long."""
+        self.call = replace(self.call, fields={**self.call.fields, "wait": seconds})
 
     @property
     def completed(self) -> Completed:
         """The command, once it has ended."""
-        assert self._reply is not None
-        return Completed(argv=tuple(self.call.fields["argv"]), reply=self._reply)
+        assert self.reply is not None
+        return Completed(argv=tuple(self.call.fields["argv"]), reply=self.reply)

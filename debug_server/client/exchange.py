@@ -82,6 +82,7 @@ class Exchange(Generic[T]):
         self._call = call
         self._base_url = base_url
         self._attempt, self._attempts = 0, attempts
+        self._connected = False
         route, operation = route_of(call.operation), operation_of(call.operation)
         path, rest = route.split(call.fields)
         self.request: dict[str, Any] = {"method": route.method, "url": path, "timeout": timeout + call.timeout}
@@ -112,7 +113,9 @@ class Exchange(Generic[T]):
 
     def pause_after_network_error(self, error: httpx.TransportError) -> Pause:
         """The pause after a network failure; raises it after the last attempt."""
-        return self._pause_or_raise(no_answer(self._base_url, error))
+        failure = no_answer(self._base_url, error)
+        self._connected = failure.connected = self._connected or failure.connected
+        return self._pause_or_raise(failure)
 
     def _pause_or_raise(self, error: DebugServerError) -> Pause:
         self._attempt += 1

@@ -24,6 +24,7 @@ from debug_server.errors import (
     QuotaExceededError,
     RangeNotSatisfiableError,
     UnavailableError,
+    UnreachableError,
     UnsupportedByServerError,
 )
 
@@ -130,7 +131,7 @@ def retry_after(response: httpx.Response) -> float | None:
         return None
 
 
-def no_answer(base_url: str, error: httpx.HTTPError | httpx.StreamError) -> UnavailableError:
+def no_answer(base_url: str, error: httpx.HTTPError | httpx.StreamError) -> UnreachableError:
     """Return the error for a network failure.
 
     ConfigurationError for an invalid certificate and for an address with the wrong scheme or port: no retry helps.
@@ -142,12 +143,13 @@ def no_answer(base_url: str, error: httpx.HTTPError | httpx.StreamError) -> Unav
             f"the certificate of {base_url} cannot be verified ({reason}): set SSL_CERT_FILE to the"
             " file of its certificate authority, or accept any certificate with --insecure (verify_tls=False)"
         ) from error
-    advice = ""
-    if isinstance(error, httpx.ConnectError | httpx.ConnectTimeout):
+    advice, connected = "", not isinstance(error, httpx.ConnectError | httpx.ConnectTimeout)
+    if not connected:
         advice = ". Start it with `debug-server serve`, or set DEBUG_SERVER_URL to the server's address"
     elif isinstance(error, httpx.RemoteProtocolError) and base_url.startswith("http://"):
         advice = ". If the server has a certificate, write https://"
-    return UnavailableError(f"no answer from {base_url}: {str(error) or type(error).__name__}{advice}")
+    sentence = f"no answer from {base_url}: {str(error) or type(error).__name__}{advice}"
+    return UnreachableError(sentence, connected=connected)
 
 
 def wrong_protocol(base_url: str, error: BaseException) -> str | None:

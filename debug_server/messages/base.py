@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
@@ -14,7 +15,9 @@ from pydantic import (
     BeforeValidator,
     ConfigDict,
     Field,
+    PlainSerializer,
     ValidationError,
+    WithJsonSchema,
     model_validator,
 )
 from pydantic_core import InitErrorDetails, PydanticCustomError
@@ -40,7 +43,27 @@ DependencyNames = Annotated[
 ]
 
 
-PATCH = Field(max_length=16 << 20, description="A unified diff, applied to the commit.")
+def _decoded(given: object) -> object:
+    if not isinstance(given, str):
+        return given
+    try:
+        return base64.b64decode("".join(given.split()), validate=True)  # base64(1) breaks its lines
+    except ValueError as error:
+        raise ValueError(f"must be base64: {error}") from error
+
+
+# Bytes, which JSON carries as base64.
+Base64 = Annotated[
+    bytes,
+    Field(max_length=16 << 20),
+    BeforeValidator(_decoded),
+    PlainSerializer(lambda data: base64.b64encode(data).decode(), return_type=str, when_used="unless-none"),
+    WithJsonSchema({"type": "string", "contentEncoding": "base64"}),
+]
+PATCH = Field(
+    max_length=16 << 20, description="A unified diff, applied to the commit; if it is not UTF-8, use patch_base64."
+)
+PATCH_BASE64 = Field(description="The patch as base64: any bytes.")
 MANIFESTS = Field(max_length=64, description="Dependency files to install; none: only Python; default: detected.")
 PYTHON = Field(max_length=64, description="Python version of the environment, such as 3.12; system: no environment.")
 EXTRAS = Field(description="Extras of the project to install.")
@@ -130,13 +153,17 @@ def _nul_in(value: object) -> tuple[int | str, ...] | None:
 
 
 class CommitRequest(Request):
-    """A request with a commit, which may be named ``commit_sha`` or ``commit``."""
+    """A request with a commit, named ``commit_sha`` or ``commit``, and a patch as text or as base64."""
+
+    may_contain_nul = frozenset({"patch"})
 
     @model_validator(mode="before")
     @classmethod
     def _refuse_both_names(cls, given: object) -> object:
         if isinstance(given, Mapping) and {"commit", "commit_sha"} <= given.keys():
             raise ValueError("commit is another name for commit_sha: give one of them")
+        if isinstance(given, Mapping) and given.get("patch") and given.get("patch_base64"):
+            raise ValueError("patch_base64 is the patch in another encoding: give one of them")
         return given
 
 

@@ -15,9 +15,11 @@ from debug_server.messages.base import (
     GROUPS,
     MANIFESTS,
     PATCH,
+    PATCH_BASE64,
     PYTHON,
     REPOSITORY,
     SEPARATED,
+    Base64,
     CommandId,
     CommitRequest,
     DependencyNames,
@@ -256,6 +258,7 @@ class StartRun(CommandRequest, CommitRequest):
     repository: Annotated[str, REPOSITORY]
     commit_sha: Annotated[str, COMMIT] = DEFAULT_COMMIT
     patch: Annotated[str | None, PATCH] = None
+    patch_base64: Annotated[Base64 | None, PATCH_BASE64] = None
     manifests: Annotated[list[Text], MANIFESTS] = Field(default_factory=list)
     python: Annotated[str | None, PYTHON] = None
     extras: Annotated[DependencyNames, EXTRAS] = Field(default_factory=list)

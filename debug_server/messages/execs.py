@@ -15,7 +15,9 @@ from debug_server.messages.base import (
     GROUPS,
     MANIFESTS,
     PATCH,
+    PATCH_BASE64,
     PYTHON,
+    Base64,
     CommitRequest,
     DependencyNames,
     Identifier,
@@ -35,7 +37,7 @@ Encoding = Literal["utf-8", "base64"]
 # Bytes, which JSON carries as text, or as base64 if they are not UTF-8.
 _Data = Annotated[bytes, WithJsonSchema({"type": "string"})]
 _ANSWER_FIELDS = ("wait", "on_disconnect", "output_bytes", "merged", "digest")
-_WORKSPACE_FIELDS = ("commit_sha", "patch", "manifests", "python", "extras", "groups")
+_WORKSPACE_FIELDS = ("commit_sha", "patch", "patch_base64", "manifests", "python", "extras", "groups")
 
 
 class ExecCommand(CommandRequest, CommitRequest):
@@ -49,6 +51,7 @@ class ExecCommand(CommandRequest, CommitRequest):
     ] = None  # None: in an empty folder
     commit_sha: Annotated[str, COMMIT] = DEFAULT_COMMIT
     patch: Annotated[str | None, PATCH] = None
+    patch_base64: Annotated[Base64 | None, PATCH_BASE64] = None
     manifests: Annotated[list[Text], MANIFESTS] = Field(default_factory=list)
     python: Annotated[str | None, PYTHON] = None
     extras: Annotated[DependencyNames, EXTRAS] = Field(default_factory=list)

@@ -9,16 +9,17 @@ from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar, Union, get_args, get_origin
 
 from pydantic import AliasChoices, BaseModel, ValidationError
+from pydantic_core import ErrorDetails, InitErrorDetails, PydanticCustomError
 
 from debug_server.errors import FieldViolation, InvalidInputError
-from debug_server.messages.base import SEPARATED
+from debug_server.messages.base import SEPARATED, refused
 from debug_server.messages.fields import FieldDoc, doc_of
 from debug_server.nearest import nearest
 
 M = TypeVar("M", bound=BaseModel)
 # Values of these fields, and those inside them, may be secrets.
 _SECRET_FIELDS = frozenset(
-    {"env", "data", "patch", "settings", "metadata", "prompt", "status_callback_token", "sandbox"}
+    {"env", "data", "patch", "patch_base64", "settings", "metadata", "prompt", "status_callback_token", "sandbox"}
 )
 _SHOWN_CHARACTERS = 80  # of a value
 _SHOWN_FAULTS = 5
@@ -56,9 +57,43 @@ _NO_EXAMPLE = frozenset({"unknown_name", "limit_name", "nul"})  # their reasons 
 def validated(kind: type[M], fields: object, *, strict: bool | None = None, whole: str = "body") -> M:
     """The fields as a message; InvalidInputError names every wrong one."""
     try:
-        return kind.model_validate(fields, strict=strict)
+        return checked(kind, fields, strict=strict)
     except ValidationError as error:
         raise invalid_request(error, kind, whole=whole) from error
+
+
+def checked(kind: type[M], fields: object, *, strict: bool | None = None) -> M:
+    """The fields as a message; ValidationError has every fault, also those of other fields beside an unknown one."""
+    try:
+        return kind.model_validate(fields, strict=strict)
+    except ValidationError as error:
+        unknown = [
+            item["loc"][0] for item in error.errors() if item["type"] == "unknown_name" and len(item["loc"]) == 1
+        ]
+        if not unknown or not isinstance(fields, Mapping):
+            raise
+        found = [*error.errors(), *_other_faults(kind, fields, unknown, strict=strict)]
+        raise refused(kind, *map(_init_details, found)) from None
+
+
+def _other_faults(
+    kind: type[BaseModel], fields: Mapping[str, Any], unknown: Sequence[int | str], *, strict: bool | None
+) -> list[ErrorDetails]:
+    """The faults of the known fields; a field that is missing because its name is misspelt has none."""
+    try:
+        kind.model_validate({name: value for name, value in fields.items() if name not in unknown}, strict=strict)
+    except ValidationError as error:
+        meant = {nearest(str(name), kind.model_fields) for name in unknown}
+        of_fields = [item for item in error.errors() if item["loc"]]
+        return [item for item in of_fields if item["type"] != "missing" or item["loc"][0] not in meant]
+    return []
+
+
+def _init_details(item: ErrorDetails) -> InitErrorDetails:
+    """A fault that was reported, to be reported again."""
+    context = item.get("ctx", {})
+    kind = PydanticCustomError(item["type"], "{text}", context) if "text" in context else item["type"]
+    return InitErrorDetails(type=kind, loc=item["loc"], input=item["input"], ctx=context)
 
 
 def invalid_request(error: ValidationError, kind: type[BaseModel], *, whole: str = "body") -> InvalidInputError:

@@ -14,9 +14,11 @@ from debug_server.messages.base import (
     GROUPS,
     MANIFESTS,
     PATCH,
+    PATCH_BASE64,
     PYTHON,
     REPOSITORY,
     SEPARATED,
+    Base64,
     CommitRequest,
     DependencyNames,
     Items,
@@ -74,6 +76,7 @@ class OpenSession(CommitRequest):
     repository: Annotated[str, REPOSITORY]
     commit_sha: Annotated[str, COMMIT] = DEFAULT_COMMIT
     patch: Annotated[str | None, PATCH] = None
+    patch_base64: Annotated[Base64 | None, PATCH_BASE64] = None
     metadata: Metadata = Field(default_factory=dict)
     requested_by: Annotated[str | None, Field(max_length=255, description="Who asks; default: the token's name.")] = (
         None
@@ -148,4 +151,5 @@ class SessionDiff(Reply):
 
     session_id: int
     patch: str
-    exact: bool  # False when the patch holds bytes that are not UTF-8; fetch it as bytes then
+    exact: bool  # False when the patch holds bytes that are not UTF-8, which ``patch`` replaces
+    patch_base64: Base64 | None = None  # then: the exact patch

@@ -260,6 +260,13 @@ def check_relative_cwd(cwd: str) -> None:
         raise _outside(cwd)
 
 
+def check_cwd_of_new_folder(cwd: str) -> None:
+    """InvalidInputError for a path that leads out of a folder that does not exist yet."""
+    check_relative_cwd(cwd)
+    if cwd.startswith("/"):
+        raise _outside(cwd)
+
+
 def _outside(cwd: str) -> InvalidInputError:
     return InvalidInputError(f"cwd {cwd!r} is outside the workspace: use a path inside it", field="cwd")
 
@@ -267,7 +274,7 @@ def _outside(cwd: str) -> InvalidInputError:
 def require_open(session: Session) -> None:
     """ConflictError if the session is closed."""
     if not session.is_open:
-        raise ConflictError(f"session {session.id} is {session.status.value}: open a new one")
+        raise ConflictError(f"session {session.id} has ended ({session.status.value}): open a new one")
 
 
 def spec_of(request: m.CommandRequest) -> CommandSpec:

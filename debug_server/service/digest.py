@@ -6,8 +6,8 @@
     first_error  the first line that is certainly an error, or else the first that mentions one
     failing      ids of failing tests
     tracebacks   each exception, and where it was raised
-    repeats      the longest runs of lines that differ only in digits
-    head, tail   the first and the last lines, such runs folded into one
+    head, tail   the first and the last lines, runs of lines that differ only in digits folded into one
+    repeats      the longest of the other runs
     omitted      how much of each is left out
 """
 
@@ -269,12 +269,17 @@ def _lines_with(block: bytes, searched: bytes, needles: Iterable[bytes]) -> list
     """(start, end) of each line in which a needle occurs, in order."""
     found: dict[int, int] = {}
     for needle in needles:
+        if needle.startswith(b"\n") and searched.startswith(needle[1:]):
+            found[0] = _line_end(block, 0)
         position = searched.find(needle)
         while position >= 0:
             inside = position + 1 if needle.startswith(b"\n") else position
             start = block.rfind(b"\n", 0, inside) + 1
-            end = block.find(b"\n", inside)
-            end = len(block) if end < 0 else end
-            found[start] = end
+            found[start] = end = _line_end(block, inside)
             position = searched.find(needle, end)
     return sorted(found.items())
+
+
+def _line_end(block: bytes, position: int) -> int:
+    end = block.find(b"\n", position)
+    return len(block) if end < 0 else end

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import zip_longest
 from typing import Final
 
@@ -38,6 +38,8 @@ def fitted(found: Digest, max_tokens: int) -> Digest:
             kept[name].append(item)
     for items in kept.values():
         items.sort(key=lambda item: item.offset)
+    elsewhere = _offsets(kept["head"], kept["tail"])
+    kept["repeats"] = [item for item in kept["repeats"] if item.offset not in elsewhere]
     kept["repeats"].sort(key=lambda item: -item.count if isinstance(item, FoldedLine) else 0)
     return _counted(found, empty.model_copy(update={"first_error": error, **kept}))
 
@@ -61,14 +63,19 @@ def _by_worth(found: Digest) -> Iterator[tuple[str, _Item]]:
 
 def _counted(found: Digest, cut: Digest) -> Digest:
     """The cut digest with the numbers of what it leaves out."""
+    seen = (cut.repeats, cut.head, cut.tail)
     shown = found.lines if cut.text is not None else sum(item.count for item in (*cut.head, *cut.tail))
     left_out = {
         "lines": max(0, found.lines - shown),
         "failing": found.failing_count - len(cut.failing),
         "tracebacks": len(found.tracebacks) - len(cut.tracebacks),
-        "repeats": len(found.repeats) - len(cut.repeats) if cut.text is None else 0,
+        "repeats": len(_offsets(found.repeats) - _offsets(*seen)) if cut.text is None else 0,
     }
     return cut.model_copy(update={"omitted": found.omitted.model_copy(update=left_out)})
+
+
+def _offsets(*lists: Sequence[_Item]) -> set[int]:
+    return {item.offset for items in lists for item in items}
 
 
 def _size(reply: Digest | _Item) -> int:

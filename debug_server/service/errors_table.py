@@ -42,6 +42,7 @@ ERRORS: dict[str, ErrorMapping] = {
     "quota_exceeded": _BUSY,
     "too_many_followers": _BUSY,
     "draining": _UNAVAILABLE,
+    "unreachable": _UNAVAILABLE,
     "resources_exhausted": _UNAVAILABLE,
     "disk_full": ErrorMapping(http=507, grpc="RESOURCE_EXHAUSTED", mcp=-32001, exit_status=75, retryable=True),
     "worker_not_ready": _UNAVAILABLE,

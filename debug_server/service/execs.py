@@ -24,7 +24,7 @@ from debug_server.runner.log_format import STDERR, STDOUT, STREAM_NAMES
 from debug_server.service import views
 from debug_server.service.adding import BEGIN_SECONDS, Adding
 from debug_server.service.caller import Caller
-from debug_server.service.commands import CommandVerbs, check_relative_cwd, require_open, spec_of
+from debug_server.service.commands import CommandVerbs, check_cwd_of_new_folder, require_open, spec_of
 from debug_server.service.idempotency import KeyedReplies, RequestAttempt
 from debug_server.service.logs import READ_IN_EVENT_LOOP, LogVerbs
 from debug_server.service.runs import RunVerbs
@@ -190,7 +190,7 @@ class ExecVerbs(Verbs):
         """Run it in a session with an empty folder, which is removed at its end."""
         check_patterns(request.artifacts)
         if request.cwd is not None:
-            check_relative_cwd(request.cwd)
+            check_cwd_of_new_folder(request.cwd)
         run = QueuedRun(
             spec=spec_of(request),
             session_plan=SessionPlan(scratch=True),

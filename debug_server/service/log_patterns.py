@@ -15,11 +15,13 @@ _CONTROLS = dict.fromkeys((*range(9), *range(10, 32), *range(127, 160)), "\ufffd
 TEST_NEEDLES = (b"FAIL", b"ERROR", b"not ok ", b"(Failed)", b"\xe2\x97\x8f ", b"rspec ./")
 ERROR_NEEDLES = (  # of lower-case text
     *(b"error", b"fail", b"fatal", b"panic", b"exception", b"segmentation", b"killed", b"not found"),
-    *(b"no such file", b"denied", b"out of memory", b"timed out", b"\ne  "),
+    *(b"no such file", b"denied", b"out of memory", b"timed out", b"undefined ", b"cannot find"),
+    *(b"\ne  ", b"\ne: ", b"npm err!", b"not ok "),
 )
 PYTHON_TRACEBACK = b"Traceback (most recent call last):"
 TRACE_NEEDLES = (PYTHON_TRACEBACK, b"Error", b"Exception", b"panicked at", b"panic: ", b"\nE  ")
 
+_TAP = rb"\s*not ok \d+\b(?![^#\n]*#\s*(?i:todo)\b)"  # is expected to fail
 _FRAMEWORKS = (
     ("pytest", rb"(?:\[gw\d+\] (?:\[ *\d+%\] )?)?(?:FAILED|ERROR) (?P<pytest>[^\s:]+(?:::.+?|\.py))(?: - .*)?$"),
     ("pytest", rb"(?P<verbose>[^\s:]+::.+?) (?:FAILED|ERROR)\b"),
@@ -31,17 +33,18 @@ _FRAMEWORKS = (
     ("jest", rb"\s*\xe2\x97\x8f (?P<jest>.+ \xe2\x80\xba .+)$"),
     ("vitest", rb"\s*FAIL {1,2}(?P<vitest>\S+ > .+)$"),
     ("rspec", rb"rspec (?P<rspec>\./\S+:\d+)"),
-    ("tap", rb"\s*not ok \d+ -? ?(?P<tap>[^#\n]+)"),
+    ("tap", _TAP + rb" -? ?(?P<tap>[^#\n]+)"),
 )
 _FAILING = re.compile(rb"|".join(rb"(?:" + pattern + rb")" for _, pattern in _FRAMEWORKS))
 _FRAMEWORK_OF = {"verbose": "pytest", "name": "unittest"}
 
 _STRONG = re.compile(
-    rb"^E {2,}\S|^(?:FAILED|ERROR|FAIL)\b|^\s*--- FAIL|^Killed\b|\bpanicked at\b"
+    rb"^E(?: {2,}|: )\S|^(?:FAILED|ERROR|FAIL)\b|^\s*--- FAIL|^Killed\b|\bpanicked at\b"
+    rb"|^npm (?:ERR!|error) |^" + _TAP + rb"|\bld(?:\.\w+)?: (?:undefined|cannot find) "
     rb"|\b[A-Z]\w*(?:Error|Exception)\b(?! (?:handl|class))"
     rb"|(?i:\b(?:fatal|panic|error)(?:\[\w+\])?:)"
     rb"|(?i:segmentation fault|core dumped|command not found|no such file or directory|permission denied"
-    rb"|out of memory|undefined reference)"
+    rb"|out of memory|undefined (?:reference|symbol))"
 )
 _WEAK = re.compile(
     rb"(?i)\b(?:errors?|failed|failures?|fatal|panic|exception|aborted|killed|timed out|not found|denied)\b"

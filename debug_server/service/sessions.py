@@ -59,11 +59,12 @@ class SessionVerbs(Verbs):
         # If this process is killed before the run's command is queued, recovery closes the session.
         process = self._engine.owner if isinstance(request, m.StartRun) else None
         expires = getattr(request, "expires_in", None)
+        patch = request.patch_base64 or request.patch
         return self._sessions.open(
             repository,
             commit=request.commit_sha,
             owner=caller.name,
-            patch=SessionPatch(request.patch) if request.patch else None,
+            patch=SessionPatch(patch) if patch else None,
             requested_by=getattr(request, "requested_by", None) or caller.name,
             owner_token_id=caller.token_id,
             expires_at=datetime.now(UTC) + timedelta(seconds=expires) if expires else None,
@@ -130,7 +131,7 @@ class SessionVerbs(Verbs):
             return m.SessionDiff(session_id=request.session_id, patch=data.decode(), exact=True)
         except UnicodeDecodeError:
             text = data.decode("utf-8", "replace")
-            return m.SessionDiff(session_id=request.session_id, patch=text, exact=False)
+            return m.SessionDiff(session_id=request.session_id, patch=text, exact=False, patch_base64=data)
 
     async def diff_bytes(self, caller: Caller, request: m.SessionRef) -> bytes:
         """The changes in the workspace as the exact bytes of a patch."""

@@ -44,7 +44,7 @@ def status_of(run: RunRows) -> TaskStatus:
 
 def task(run: RunRows, *, ends: StreamTails, patch_id: int | None = None) -> RunnerTask:
     """The task; ``ends`` is the end of its output."""
-    session, command, asked = run.session, run.command, run.session.metadata[TASK]
+    session, command, asked = run.session, run.command, _asked(run)
     status = status_of(run)
     over = run.is_closed and command.exit is not None
     cleanup = session.cleanup
@@ -74,6 +74,19 @@ def task(run: RunRows, *, ends: StreamTails, patch_id: int | None = None) -> Run
         patch_artifact_id=patch_id,
         **{name: getattr(ends, name) for name in StreamTails.__slots__},
     )
+
+
+def _asked(run: RunRows) -> dict[str, Any]:
+    """The submitted task; of rows that no submission made, what the subject of the command says."""
+    submitted = run.session.metadata.get(TASK)
+    unknown = {
+        "task_id": (run.command.subject or "").removeprefix(PREFIX),
+        "run_id": "",
+        "execution_mode": ExecutionMode.NO_WORKSPACE.value,
+        "workspace": None,
+        "executor": "unknown",
+    }
+    return {**unknown, **(submitted if isinstance(submitted, Mapping) else {})}
 
 
 def message(status: TaskStatus, command: Command, asked: Mapping[str, Any], ends: StreamTails) -> str:

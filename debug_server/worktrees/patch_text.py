@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from pathlib import PurePosixPath
 
 from debug_server.errors import PatchApplicationError
 
 _HUNK = re.compile(rb"@@ -(\d{1,18})(?:,(\d{1,18}))? \+(\d{1,18})(?:,(\d{1,18}))? @@")
 # Possessive: an unclosed quote is scanned once, without backtracking.
-_WORD = re.compile(rb'"(?:[^"\\]++|\\.)*+"|[^" ]++')
+_WORD = re.compile(rb'"(?:[^"\\]++|\\.)*+"')
 _MAX_PATH = 4096  # bytes, as in the kernel
+_MAX_HEADER = 2 * (4 * _MAX_PATH + 8)  # two names with each byte as an octal escape
 _HEAD = 1024
+_SPACED_FOLDER = re.compile(rb'^diff --git (?!")(?=.* /)(.*)$', re.MULTILINE)
 PLAIN_DIFF = "git diff --no-ext-diff --no-color --src-prefix=a/ --dst-prefix=b/"  # whatever its user has configured
 _NAMES = (b"rename from ", b"rename to ", b"copy from ", b"copy to ")
 _ESCAPES = {"n": 10, "t": 9, "r": 13, "a": 7, "b": 8, "v": 11, "f": 12, '"': 34, "\\": 92}
@@ -49,16 +52,33 @@ def read_patch(data: bytes) -> list[FileChange]:
     return changes
 
 
+def quote_headers(patch: bytes) -> bytes:
+    """The patch with quoted names where git apply cannot read the name: that of a folder ends with a space."""
+    return _SPACED_FOLDER.sub(_quote_header, patch)
+
+
+def _quote_header(header: re.Match[bytes]) -> bytes:
+    middle = len(header[1]) // 2
+    old, new = header[1][:middle], header[1][middle + 1 :]
+    return b'diff --git "%s" "%s"' % (old, new) if old[1:] == new[1:] else header[0]
+
+
+def replaces_folders(patch: bytes) -> bool:
+    """Whether a path of the patch is the folder of another: it was one before, or it is one afterwards."""
+    paths = {path for change in _parse(patch) for path in change.paths}
+    return any(str(parent) in paths for path in paths for parent in PurePosixPath(path).parents)
+
+
 def check_inside(path: str) -> str:
     """Return ``path`` if it can only be a file inside the tree."""
     if len(path.encode(errors="surrogateescape")) > _MAX_PATH:
         raise PatchApplicationError(f"the patch names {path[:80]!r}…: a path has at most {_MAX_PATH} bytes")
     parts = path.split("/")
-    if path.startswith("/") or "\\" in path:
+    if path.startswith("/"):
         raise PatchApplicationError(f"the patch names {path!r}: paths must be relative to the repository")
     if any(part in ("", ".", "..") for part in parts):
         raise PatchApplicationError(f"the patch names {path!r}: it must not leave the repository")
-    if any(_is_git_folder(part) for part in parts):
+    if any(_is_git_folder(part) for part in re.split(r"[/\\]", path)):  # on Windows a backslash separates, too
         raise PatchApplicationError(f"the patch names {path!r}: git's own files cannot be patched")
     return path
 
@@ -96,10 +116,16 @@ def _parse(data: bytes) -> list[FileChange]:
     return changes
 
 
+def old_name(line: bytes) -> str | None:
+    """The file of a ``---`` line; None for /dev/null."""
+    name = unquote_name(line[4:].split(b"\t", 1)[0])
+    return None if name == "/dev/null" else _strip(name)
+
+
 def _header_paths(line: bytes) -> list[str]:
     if line.startswith((b"--- ", b"+++ ")):
-        name = unquote_name(line[4:].split(b"\t", 1)[0])
-        return [] if name == "/dev/null" else [_strip(name)]
+        name = old_name(line)
+        return [] if name is None else [name]
     for word in _NAMES:
         if line.startswith(word):
             return [unquote_name(line[len(word) :])]
@@ -109,18 +135,16 @@ def _header_paths(line: bytes) -> list[str]:
 
 
 def _both_names(rest: bytes) -> list[str]:
-    """The two names of a ``diff --git`` line; unquoted names with spaces are split where both halves are equal."""
-    if rest.startswith(b'"') or rest.endswith(b'"'):
+    """The name that both halves of a ``diff --git`` line have; git reads other names from the lines that follow."""
+    if len(rest) > _MAX_HEADER:
+        raise PatchApplicationError(f"the patch names {rest[:80]!r}…: a path has at most {_MAX_PATH} bytes")
+    if rest.startswith(b'"'):
         first = _WORD.match(rest)
-        second = _WORD.match(rest, first.end() + 1) if first is not None else None
-        return [_strip(unquote_name(found[0])) for found in (first, second) if found is not None]
-    middle = len(rest) // 2
-    if rest[middle : middle + 1] == b" ":
-        old, new = rest[:middle], rest[middle + 1 :]
-        if old.partition(b"/")[2] == new.partition(b"/")[2]:
-            return [_strip(unquote_name(new))]
-    words = rest.split(b" ")
-    return [_strip(unquote_name(word)) for word in words] if len(words) == 2 else []
+        pairs = [(first[0], rest[first.end() + 1 :])] if first is not None else []
+    else:
+        pairs = [(rest[: found.start()], rest[found.end() :]) for found in re.finditer(b" ", rest)]
+    names = [(_strip(unquote_name(old)), _strip(unquote_name(new))) for old, new in pairs]
+    return [old for old, new in names if old == new and old]
 
 
 def _strip(name: str) -> str:

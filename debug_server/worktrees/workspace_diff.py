@@ -17,6 +17,7 @@ from debug_server.worktrees.git import GitPlace, require, run_git
 from debug_server.worktrees.git_dirs import common_of, pointed_dir
 from debug_server.worktrees.gitdir import scratch_gitdir
 from debug_server.worktrees.index_timestamps import recheck_changed
+from debug_server.worktrees.patch_text import quote_headers, replaces_folders
 from debug_server.worktrees.submodules import Gitlink, gitlinks_of
 
 _TIMEOUT = 600.0
@@ -25,7 +26,7 @@ _UNREAD = "could not open directory"  # a warning: git skips that folder and end
 _MAX_SHOWN = 80
 _EMPTY_TREE = "4b825dc642cb6eb9a060e54bf8d69288fbee4904"
 _DIFF = (
-    *("diff", "--cached", "--binary", "--full-index", "--find-renames", "--no-color", "--no-ext-diff"),
+    *("diff", "--cached", "--binary", "--full-index", "--no-color", "--no-ext-diff"),
     *("--no-textconv", "--ignore-submodules=none"),
 )
 
@@ -91,9 +92,15 @@ def _diff(part: _Part, index: Path | None, scratch: Path | None) -> bytes:
             raise _too_long(part, inside.too_long)
         require(added, f"reading the changes of {part.path}")
         prefixes = (f"--src-prefix=a/{part.prefix}", f"--dst-prefix=b/{part.prefix}")
-        own = require(run_git(*_DIFF, *prefixes, part.tree, place=place, timeout=_TIMEOUT), f"comparing {part.path}")
+        own = _compare(part, place, "--find-renames", *prefixes)
+        if b"\nrename from " in own and replaces_folders(own):
+            own = _compare(part, place, "--no-renames", *prefixes)  # git apply sees no link go away by a rename
         inner = [_inner(part, name, name in links, place) for name in apart]
-    return own + b"".join(_diff(item, None, scratch) for item in inner if item is not None)
+    return quote_headers(own) + b"".join(_diff(item, None, scratch) for item in inner if item is not None)
+
+
+def _compare(part: _Part, place: GitPlace, *options: str) -> bytes:
+    return require(run_git(*_DIFF, *options, part.tree, place=place, timeout=_TIMEOUT), f"comparing {part.path}")
 
 
 def _too_long(part: _Part, name: str) -> WorktreePoolError:

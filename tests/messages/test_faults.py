@@ -8,7 +8,7 @@ import pytest
 from pydantic import ValidationError
 
 from debug_server.errors import InvalidInputError
-from debug_server.messages import CreateToken, Request, StartRun, SubmitCommand, WaitCommand
+from debug_server.messages import CreateToken, ExecCommand, Request, StartRun, SubmitCommand, WaitCommand
 from debug_server.messages.faults import faults_of, sentence_of, validated
 
 
@@ -58,6 +58,20 @@ def test_unknown_names_are_answered_with_the_nearest(given: dict[str, Any], said
     whole = {"repository": "r", "commit": "HEAD", "argv": ["true"], **given}
     assert said in sentence_of(refused(StartRun, **whole))
     assert "use one of expires_in, name, quotas" in sentence_of(refused(CreateToken, name="n", zzzz=1))
+
+
+def test_other_faults_are_told_beside_an_unknown_name() -> None:
+    """Every wrong field at once; a field that is missing because its name is misspelt is told once."""
+    with pytest.raises(InvalidInputError) as caught:
+        validated(ExecCommand, {"argv": "ls", "timout": 3, "limits": {"memory": 1}}, strict=True)
+    assert [(one.field, one.reason.partition(", for")[0]) for one in caught.value.violations] == [
+        ("timout", "unknown field: did you mean 'timeout'?"),
+        ("argv", "must be a list, not 'ls'"),
+        ("limits.memory", "in requests this limit is named memory_bytes, in bytes"),
+    ]
+    with pytest.raises(InvalidInputError) as caught:
+        validated(CreateToken, {"nam": "me", "expires_in": 0})
+    assert [one.field for one in caught.value.violations] == ["nam", "expires_in"]
 
 
 def test_a_few_faults_are_told_and_that_there_are_more() -> None:

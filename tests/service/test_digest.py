@@ -141,6 +141,43 @@ def test_first_error_prefers_certainty() -> None:
     assert digest_of(b"0 failed, no errors\n").first_error is None
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        "E: Unable to locate package nosuch",
+        "npm ERR! code E404",
+        "npm error code ENOENT",
+        "ld: undefined symbol: frobnicate",
+        "/usr/bin/ld: main.c:(.text+0x9): undefined reference to `frobnicate'",
+        "/usr/bin/ld: cannot find -lnosuch",
+        "not ok 2 - adds numbers",
+    ],
+)
+def test_errors_without_the_word(line: str) -> None:
+    """The first error is found where it says so in its tool's own way, also as the first line of the log."""
+    after = b"\nerror: 1 thing failed\n"
+    for before in (b"", b"all is well\n", noise(9000)):
+        found = digest_of(before + line.encode() + after).first_error
+        assert found is not None and (found.text, found.offset) == (line, len(before))
+
+
+def test_a_test_that_is_expected_to_fail() -> None:
+    """TAP's TODO is neither a failing test nor an error."""
+    digest = digest_of(b"not ok 1 - later # TODO write it\nnot ok 2 - now\n")
+    assert [test.id for test in digest.failing] == ["now"]
+    assert digest.first_error is not None and digest.first_error.text == "not ok 2 - now"
+
+
+def test_no_line_is_shown_twice() -> None:
+    """A run of similar lines among the first or the last ones is not shown again as repeated."""
+    data = b"start\n" + b"tick 1\n" * 2000 + noise(9000) + b"tock 1\n" * 3000 + noise(9000, 2) + b"tuck 1\n" * 2000
+    for tokens in (300, 1000, 100_000):
+        digest = digest_of(data, max_tokens=tokens)
+        offsets = [item.offset for item in (*digest.head, *digest.tail, *digest.repeats)]
+        assert len(offsets) == len(set(offsets))
+    assert [item.text for item in digest.repeats] == ["tock 1"] and digest.omitted.repeats == 0
+
+
 def test_repeats_are_folded() -> None:
     """Lines that differ in digits only become one with a count, across blocks, in the middle too."""
     middle = b"".join(b"waiting %d of 9 seconds\n" % i for i in range(40_000))

@@ -90,6 +90,21 @@ def test_a_full_life(store: MetadataStore, session: Session, clock: Clock) -> No
     assert last.data == {"status": "failed", "reason": "out_of_memory", "exit_code": None}
 
 
+@pytest.mark.parametrize(("took", "ended_after"), [(5.0, 5), (0.0, 3600), (7200.0, 3600)])
+def test_an_end_that_is_recorded_late(
+    took: float, ended_after: int, store: MetadataStore, session: Session, clock: Clock
+) -> None:
+    """A command ended when its record says, unless that says nothing or the clock was set back meanwhile."""
+    command = store.commands.add(session_id=session.id, argv=["x"], claim_owner="engine")
+    store.commands.start(command.id, attempt=1, owner="engine", handle=HANDLE, log_path="/l/x-1.log")
+    start_time = clock()
+    clock.move(3600)
+    record = ExitRecord(reason=ExitReason.NONZERO_EXIT, exit_code=1, wall_seconds=took)
+    ended = store.commands.finish(command.id, attempt=1, owner="engine", record=record)
+    assert ended.finished_at == start_time + timedelta(seconds=ended_after)
+    assert ended.updated_at == clock()
+
+
 def test_start_and_end_in_one_commit(store: MetadataStore, session: Session, clock: Clock) -> None:
     """With its handle a command that nobody saw running gets both, as if it had been seen; or neither."""
     command = store.commands.add(session_id=session.id, argv=["x"], claim_owner="engine")

@@ -120,3 +120,18 @@ def test_every_word_about_an_end(make_server: MakeServer, tmp_path: Path) -> Non
     assert httpx.delete(f"{server.url}/sessions/{session}", headers=headers, timeout=60).status_code == 200
     found = server.ended("t")
     assert (found["status"], found["message"]) == ("canceled", "canceled before completion")
+
+
+def test_rows_that_no_submission_made(server: TaskServer) -> None:
+    """A command that has the subject of a task, and a session without the task, are shown as they are."""
+    store = server.local.store
+    session = store.sessions.create(requested_by="somebody")
+    store.commands.add(session_id=session.id, argv=["true"], subject="task:made by hand", claim_owner="nobody")
+    (listed,) = server.client.get("/tasks").raise_for_status().json()["items"]
+    found = server.get("made by hand")
+    for task in (listed, found):
+        assert (task["task_id"], task["executor"], task["execution_mode"]) == (
+            "made by hand",
+            "unknown",
+            "no-workspace",
+        )

@@ -30,7 +30,7 @@ from debug_server.surfaces.cli.paging import DEFAULT_LIMIT, NEWEST, After, All, 
 from debug_server.surfaces.cli.remotes import Repository, chosen_repository, manifests_of
 from debug_server.surfaces.cli.sent_input import sent_stdin
 from debug_server.surfaces.cli.variable_options import Secrets, Variables, given_variables
-from debug_server.surfaces.cli.words import duration, listed, patch_text
+from debug_server.surfaces.cli.words import duration, listed, patch_bytes
 
 app = CommandsApp(no_args_is_help=True, help="Commands in sessions.")
 CommandArgument = Annotated[int, typer.Argument(metavar="COMMAND", help="the command's id")]
@@ -126,7 +126,7 @@ def run(
             known.name,
             commit,
             argv,
-            patch=patch_text(patch),
+            patch=patch_bytes(patch),
             manifests=manifest or manifests_of(known),
             python=python,
             extras=extra or [],

@@ -8,7 +8,14 @@ from urllib.parse import urlsplit
 
 from debug_server.client import calls
 from debug_server.client.connection import ServerSettings
-from debug_server.errors import AccessError, ConfigurationError, DebugServerError, InvalidInputError, UnavailableError
+from debug_server.errors import (
+    AccessError,
+    ConfigurationError,
+    DebugServerError,
+    InvalidInputError,
+    UnavailableError,
+    UnreachableError,
+)
 from debug_server.messages import WhoAmI
 
 sys.modules.setdefault("httpx._main", None)  # type: ignore[arg-type]  # do not import httpx's command line
@@ -69,5 +76,5 @@ def _ask(settings: ServerSettings) -> WhoAmI:
     except httpx.TransportError as error:
         reply = exchange.pause_after_network_error(error)
     if isinstance(reply, Pause):
-        raise UnavailableError(f"no answer from {url}")
+        raise UnreachableError(f"no answer from {url}")
     return reply

@@ -9,7 +9,7 @@ from typing import Any
 
 from debug_server.client.connection import DEFAULT_GRPC_PORT as _DEFAULT_PORT
 from debug_server.client.connection import ServerSettings, load_grpc_settings
-from debug_server.errors import AccessError, DebugServerError, InvalidInputError, NotFoundError, UnavailableError
+from debug_server.errors import AccessError, DebugServerError, InvalidInputError, NotFoundError, UnreachableError
 from debug_server.service import background
 from debug_server.surfaces.cli.grpc import server_files
 from debug_server.surfaces.cli.invocation import Invocation
@@ -68,7 +68,7 @@ def _converted_error(error: Any, target: str, failure: Exception | None) -> Debu
         return failure
     name, details = error.code().name, error.details() or ""
     if name == "UNAVAILABLE":
-        return UnavailableError(
+        return UnreachableError(
             f"{target} does not answer ({failure or details}): start it with `debug-server grpc start`"
         )
     kinds: dict[str, type[DebugServerError]] = {

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import select
 import shutil
 import signal
+import stat
 import termios
 import threading
 import tty
@@ -90,6 +92,20 @@ def stdin_may_have_input() -> bool:
     except OSError:
         return False
     return not os.isatty(0) and found.st_rdev != Path(os.devnull).stat().st_rdev
+
+
+def has_unread_stdin() -> bool:
+    """Whether a pipe or a file at stdin has bytes that nobody has read."""
+    if not stdin_may_have_input():
+        return False
+    if stat.S_ISREG(os.fstat(0).st_mode):
+        return os.lseek(0, 0, os.SEEK_CUR) < os.fstat(0).st_size
+    unread = bytearray(4)
+    try:
+        fcntl.ioctl(0, termios.FIONREAD, unread)
+    except OSError:
+        return False
+    return any(unread)
 
 
 @contextlib.contextmanager

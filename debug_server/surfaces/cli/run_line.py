@@ -101,7 +101,7 @@ def _checkout(
         return WorkspaceOptions(
             repository=repo,
             commit=commit or "HEAD",
-            patch=None if patch is None else patch_bytes(patch),
+            patch=patch_bytes(patch),
             environment=environment,
             artifacts=artifacts,
         )

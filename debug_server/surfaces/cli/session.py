@@ -13,6 +13,7 @@ import typer
 
 from debug_server.client import calls
 from debug_server.client.session_logs import session_commands, session_pieces
+from debug_server.errors import PatchApplicationError
 from debug_server.messages import CommandReply, SessionReply
 from debug_server.surfaces.cli.backend import Backend
 from debug_server.surfaces.cli.commands_app import CommandsApp
@@ -34,11 +35,12 @@ from debug_server.surfaces.cli.log_views import (
     refuse_together,
     tail_start,
 )
+from debug_server.surfaces.cli.outcome import WRONG_USE
 from debug_server.surfaces.cli.output import Column, Output, print_notice, progress, without_controls, write_line
 from debug_server.surfaces.cli.paging import DEFAULT_LIMIT, NEWEST, After, All, Limit, read_part, show_part
 from debug_server.surfaces.cli.remotes import Repository, RepositoryName, chosen_repository, manifests_of
 from debug_server.surfaces.cli.variable_options import Variables, given_variables
-from debug_server.surfaces.cli.words import duration, json_pairs, listed, one_of, patch_text
+from debug_server.surfaces.cli.words import duration, json_pairs, listed, one_of, patch_bytes
 
 app = CommandsApp(no_args_is_help=True, help="Workspaces in which commands run.")
 SessionArgument = Annotated[int, typer.Argument(metavar="SESSION", help="the session's id")]
@@ -87,7 +89,7 @@ def create(
         asked = calls.open_session(
             known.name,
             commit,
-            patch=patch_text(patch),
+            patch=patch_bytes(patch),
             metadata=json_pairs(metadata, flag="--metadata"),
             expires_in=duration(expires_in, flag="--expires-in"),
             manifests=manifest or manifests_of(known),
@@ -101,7 +103,11 @@ def create(
         output = call.output()
         opened: list[SessionReply] = []
         start = partial(_open, backend, output, asked, opened)
-        status = run_and_follow(backend, output, start) if follow else _print_submitted(backend, output, start())
+        try:
+            status = run_and_follow(backend, output, start) if follow else _print_submitted(backend, output, start())
+        except PatchApplicationError as error:  # a wrong value of --patch: no command has run
+            call.report(error)
+            raise typer.Exit(WRONG_USE) from error
     for session in opened if follow else ():
         print_notice(f"session {session.id} stays open: debug-server session close {session.id}")
     raise typer.Exit(status)

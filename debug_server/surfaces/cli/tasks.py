@@ -13,7 +13,7 @@ from urllib.parse import quote
 
 import typer
 
-from debug_server.errors import InvalidInputError, UnavailableError
+from debug_server.errors import InvalidInputError, UnavailableError, UnreachableError
 from debug_server.surfaces.cli.commands_app import CommandsApp
 from debug_server.surfaces.cli.invocation import Invocation, invocation
 from debug_server.surfaces.cli.output import Column, print_notice
@@ -213,7 +213,7 @@ class _Client:
                     return found
             except (httpx.TransportError, UnavailableError) as error:
                 if time.monotonic() - answered > RECONNECT_SECONDS:
-                    raise UnavailableError(
+                    raise UnreachableError(
                         f"no answer from {self._http.base_url} for {RECONNECT_SECONDS:g} s ({error}); task {task} "
                         f"continues; later run `debug-server tasks wait {task}` or `debug-server tasks logs -f {task}`"
                     ) from error
@@ -268,6 +268,6 @@ def _client(call: Invocation) -> Iterator[_Client]:
         raise InvalidInputError(f"the server's address {url!r} is not a URL: {error}") from error
     except httpx.TransportError as error:
         no_answer(url, error)  # raises for an address with the wrong scheme or port
-        raise UnavailableError(
+        raise UnreachableError(
             f"no server answers at {url}: {error}; start one with `debug-server tasks serve`"
         ) from error

@@ -83,8 +83,10 @@ def refuse_without_repo(given: Mapping[str, object]) -> None:
             raise InvalidInputError(f"{name} needs --repo: without --repo there is no workspace")
 
 
-def patch_bytes(path: Path) -> bytes:
+def patch_bytes(path: Path | None) -> bytes | None:
     """A patch file, or a pipe; ``-`` is stdin."""
+    if path is None:
+        return None
     try:
         with Path("/dev/stdin" if str(path) == "-" else path).open("rb") as file:
             data = file.read(_MAX_PATCH_BYTES + 1)
@@ -95,16 +97,6 @@ def patch_bytes(path: Path) -> bytes:
             f"patch {str(path)!r} has more than {_MAX_PATCH_BYTES >> 20} MiB: commit the large files"
         )
     return data
-
-
-def patch_text(path: Path | None) -> str | None:
-    """A patch as text."""
-    if path is None:
-        return None
-    try:
-        return patch_bytes(path).decode()
-    except UnicodeDecodeError as error:
-        raise InvalidInputError(f"patch {str(path)!r} is not UTF-8 text: {error.reason}") from error
 
 
 def listed(items: Sequence[str] | None) -> list[str]:

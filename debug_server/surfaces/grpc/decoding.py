@@ -13,6 +13,7 @@ from google.protobuf.struct_pb2 import Struct, Value
 from debug_server.errors import InvalidInputError
 from debug_server.messages import ListSessions, Request, WriteStdin
 from debug_server.messages.faults import validated
+from debug_server.surfaces.grpc.schema import BASE64_FIELDS
 
 M = TypeVar("M", bound=Message)
 R = TypeVar("R", bound=Request)
@@ -30,7 +31,7 @@ def parse(kind: type[M], data: bytes) -> M:
 
 def request_of(kind: type[R], message: Message) -> R:
     """Convert a message to the service's request; unset fields have its defaults."""
-    fields = plain(message)
+    fields = {BASE64_FIELDS.get(name, name): value for name, value in plain(message).items()}
     if kind is WriteStdin:
         fields["encoding"] = "base64"
     if kind is ListSessions:

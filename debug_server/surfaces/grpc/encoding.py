@@ -12,6 +12,8 @@ from google.protobuf.struct_pb2 import NULL_VALUE, ListValue, Struct, Value
 from google.protobuf.timestamp_pb2 import Timestamp
 from pydantic import BaseModel
 
+from debug_server.surfaces.grpc.schema import BASE64_FIELDS
+
 M = TypeVar("M", bound=Message)
 
 _EXACT = 2**53  # a double holds every whole number up to here
@@ -31,7 +33,7 @@ def _values(reply: BaseModel) -> dict[str, Any]:
 
 def _fill(message: Message, values: Mapping[str, Any]) -> None:
     for field in cast("list[FieldDescriptor]", message.DESCRIPTOR.fields):
-        value = values.get(field.name)
+        value = values.get(BASE64_FIELDS.get(field.name, field.name))
         if value is not None:
             _set(message, field, value)
 

@@ -11,6 +11,7 @@ from google.protobuf.message_factory import GetMessageClass
 
 from debug_server.surfaces.grpc.v1 import debug_server_pb2
 
+BASE64_FIELDS: Final = {"patch_bytes": "patch_base64"}  # bytes here; the messages' names say how JSON carries them
 SERVICE: Final = debug_server_pb2.DESCRIPTOR.services_by_name["DebugServer"]
 
 

@@ -15,7 +15,7 @@ from debug_server.service import audit
 from debug_server.surfaces.http.connections import CONNECTION
 from debug_server.surfaces.http.refusals import error_response
 
-MAX_BODY = 17 << 20  # a patch of 16 MiB and what comes with it
+MAX_BODY = 23 << 20  # a patch of 16 MiB as base64, and what comes with it
 OWN_ERROR_FORMAT = ("/v1/",)  # paths of a part that limits bodies and refuses requests itself, in its own format
 _RECORD = "debug_server.record"  # its key in an ASGI scope
 _MAX_REQUEST_ID = 128

@@ -26,6 +26,7 @@ _PREFIX = re.compile(r"^/(?:api/?)?(?:v\d+/)?")  # of another version, or none
 _COMMANDS = "`GET /api/v1/commands?status={}`"
 # What the command line calls otherwise than the routes.
 _OTHER_NAMES = {"/ps": _COMMANDS.format("active"), "/history": _COMMANDS.format("ended")}
+_EXEC = "`POST /api/v1/exec`, or in a session `POST /api/v1/sessions/{session_id}/exec`"
 _REASON_BYTES = 123  # what a WebSocket's closing frame can carry
 
 
@@ -61,7 +62,8 @@ async def routing_error_response(connection: HTTPConnection, error: Exception) -
     method = connection.scope["method"]
     if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
         headers["Allow"] = ", ".join(sorted(_methods(connection)))
-        reason = f"use {' or '.join(sorted(_methods(connection) - {'HEAD'}))}"
+        is_exec = method == "POST" and connection.path_params.get("session_id") == "exec"
+        reason = f"use {_EXEC if is_exec else ' or '.join(sorted(_methods(connection) - {'HEAD'}))}"
     else:
         reason = error.detail
     ours = InvalidInputError(f"{method} is not possible on {path!r}: {reason}")

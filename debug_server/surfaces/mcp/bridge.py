@@ -16,7 +16,7 @@ from mcp.server.mcpserver import Context
 from pydantic import AnyUrl
 
 from debug_server import __version__
-from debug_server.errors import AccessError, UnavailableError
+from debug_server.errors import AccessError, UnavailableError, UnreachableError
 from debug_server.sockets.trust import HttpTrust, TrustedServerUser
 from debug_server.surfaces.mcp.calls import as_mcp
 from debug_server.surfaces.mcp.http import PATH
@@ -92,7 +92,7 @@ class Bridge(MCPServer[Any]):
             raise as_mcp(error) from error
 
     async def _reach(self, work: Callable[[Client], Awaitable[T]]) -> T:
-        """UnavailableError if the server cannot be reached; its own errors are passed on unchanged."""
+        """UnreachableError if the server cannot be reached; its own errors are passed on unchanged."""
         trust = HttpTrust(self._trusted, connection_error=httpx2.ConnectError)
         hooks = [] if self._has_verified_tls else [trust.async_hook]
         try:
@@ -113,9 +113,9 @@ class Bridge(MCPServer[Any]):
             from debug_server.client.failures import wrong_protocol  # only where it is needed
 
             if (reason := wrong_protocol(self._base_url, error)) is not None:
-                return UnavailableError(reason, retry_after=_RETRY_SECONDS)
+                return UnreachableError(reason, retry_after=_RETRY_SECONDS)
             sentence = f"the server at {self._base_url} cannot be reached ({error}): is it running?"
-            return UnavailableError(sentence, retry_after=_RETRY_SECONDS)
+            return UnreachableError(sentence, retry_after=_RETRY_SECONDS)
         return error
 
 

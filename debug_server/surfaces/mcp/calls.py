@@ -16,7 +16,7 @@ from pydantic import ValidationError
 from debug_server import messages as m
 from debug_server.errors import AccessError, DebugServerError, InvalidInputError
 from debug_server.messages import OPERATIONS
-from debug_server.messages.faults import sentence_of
+from debug_server.messages.faults import checked, sentence_of
 from debug_server.service import Caller, Service, audit
 from debug_server.surfaces.mcp.admission import admitted
 from debug_server.surfaces.mcp.refusal import told
@@ -92,7 +92,7 @@ def decoded(kind: type[m.Request], arguments: object, *, of: str) -> Any:
     """The arguments as a request; InvalidInputError names the faults."""
     _check_plain(arguments, of)
     try:
-        return kind.model_validate(arguments)
+        return checked(kind, arguments)
     except ValidationError as error:
         faults = sentence_of(error, kind, whole="arguments")
         raise InvalidInputError(f"{of} cannot take these arguments: {faults}") from error

@@ -103,6 +103,7 @@ class DiffPart(m.SessionDiff):
             session_id=diff.session_id,
             patch=diff.patch,
             exact=diff.exact,
+            patch_base64=diff.patch_base64,
             text=readable[request.offset : end],
             offset=request.offset,
             next_offset=end if end < len(readable) else None,

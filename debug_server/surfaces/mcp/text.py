@@ -31,11 +31,17 @@ def _repository(reply: m.RepositoryReply) -> str:
 
 @text_of.register
 def _session(reply: m.SessionReply) -> str:
-    commit = (reply.commit_sha or "")[:12]
-    patch = " with a patch" if reply.patch_hash else ""
-    more = f", metadata {json.dumps(reply.metadata, ensure_ascii=False)}" if reply.metadata else ""
+    metadata = dict(reply.metadata)
+    if reply.commit_sha is not None:
+        place = f"commit {reply.commit_sha[:12]}{' with a patch' if reply.patch_hash else ''}"
+    elif metadata.get("scratch") is True:
+        place = "in an empty folder"
+        del metadata["scratch"]
+    else:
+        place = f"in {metadata.pop('workspace', 'a folder')}"
+    more = f", metadata {json.dumps(metadata, ensure_ascii=False)}" if metadata else ""
     state = "open" if reply.is_open else f"closed ({reply.status})"
-    return f"session {reply.id}: {state}, commit {commit}{patch}{more}"
+    return f"session {reply.id}: {state}, {place}{more}"
 
 
 @text_of.register
@@ -103,6 +109,8 @@ def _log(reply: m.LogText) -> str:
     if not reply.exact:
         span += "\n[bytes that are no UTF-8 were replaced: encoding=base64 has them]"
     body = "\n".join(map(_match, reply.matches)) if reply.matches else reply.text
+    if not body and reply.next_offset > reply.offset:
+        body = "no line matches"
     return f"{body}\n{span}" if body else span
 
 

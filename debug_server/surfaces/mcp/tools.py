@@ -177,7 +177,7 @@ _ALL = [
         " continues: call wait_command.",
         request=t.RunArguments,
         run=_run,
-        unlisted=frozenset({"log_name", "require", "priority", "metadata", *t.NOT_OF_RUN}),
+        unlisted=frozenset({"log_name", "require", "priority", "metadata", "patch_base64", *t.NOT_OF_RUN}),
         **_RUNS_PROGRAMS,
     ),
     _core(
@@ -198,7 +198,7 @@ _ALL = [
         note="Commands run in it one after the other, with `run`; close it at the end.",
         request=t.SessionCreateArguments,
         open_world=True,  # fetches the commit, and installs packages
-        unlisted=frozenset({"metadata", "requested_by", "commands"}),
+        unlisted=frozenset({"metadata", "requested_by", "commands", "patch_base64"}),
     ),
     _core("get_session", "session_info"),
     _core("list_sessions", "session_list", request=t.SessionListArguments),

@@ -21,6 +21,9 @@ def test_a_session_from_create_to_close(terminal: Terminal, project: Callable[[]
     """Create with a patch and commands, follow, read logs three ways, diff, artifacts, reset, fork, close."""
     name = project()
     (terminal.folder / "fix.patch").write_text(PATCH)
+    (terminal.folder / "bad.patch").write_text(PATCH.replace("hello", "other"))
+    refused = terminal("session", "create", "--repository", name, "--patch", "bad.patch")
+    assert refused.status == 2 and "a.txt" in refused.err, refused
     flags = ("--repository", name, "--commit", "main", "--patch", "fix.patch", "--metadata", "issue=7")
     done = terminal(
         "session", "create", *flags, "--command", "cat a.txt", "--command", "echo e >&2; exit 3", "--follow"
@@ -243,3 +246,17 @@ def test_server_init_saves_the_token(server: ServerProcess, tmp_path: Path) -> N
     shown = terminal("--json", "repo", "show", "tool").json
     assert shown["settings"] == {"manifests": ["requirements.txt"]}
     assert (tmp_path / "home" / "config.toml").stat().st_mode & 0o777 == 0o600
+
+
+def test_a_patch_of_any_bytes(terminal: Terminal, project: Callable[[], str]) -> None:
+    """A patch that is not UTF-8 is read and printed as it is."""
+    name = project()
+    (terminal.folder / "fix.patch").write_bytes(PATCH.encode().replace(b"patched", b"gr\xfc\xdf"))
+    script = "printf 'gr\\374\\337\\n' | cmp - a.txt"
+    done = terminal("exec", "--repo", name, "--patch", "fix.patch", "--", "sh", "-c", script)
+    assert done.status == 0, done
+    created = terminal("session", "create", "--repo", name, "--patch", "fix.patch", "--json")
+    assert created.status == 0, created
+    with terminal.start("session", "diff", created.json["id"]) as process:
+        printed, _ = process.communicate(timeout=100)
+    assert b"+gr\xfc\xdf\n" in printed

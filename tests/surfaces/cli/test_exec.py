@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from pathlib import Path
+
+import pytest
 
 from tests.running import eventually
+from tests.servers import serving
 from tests.surfaces.cli.conftest import Terminal
 
 
@@ -63,6 +67,39 @@ def test_sigterm_cancels_the_command(terminal: Terminal) -> None:
         process.terminate()
         assert process.wait(100) == 130
     eventually(ended.exists, what="the end of the command")
+
+
+@pytest.mark.parametrize("end", ["stop", "kill"])
+def test_a_server_that_starts_again_is_waited_for(tmp_path: Path, end: str) -> None:
+    """Stopped or killed in between, the command runs once and its output and status are printed."""
+    begun, gate = tmp_path / "begun", tmp_path / "gate"
+    text = f"echo once >> {begun}; while [ ! -e {gate} ]; do sleep 0.02; done; echo done; exit 3"
+    with serving(tmp_path / "server") as server:
+        variables = {"DEBUG_SERVER_URL": server.base_url, "DEBUG_SERVER_TOKEN": server.token}
+        with Terminal(folder=tmp_path, variables=variables).start("exec", "--", "sh", "-c", text) as process:
+            eventually(begun.exists, what="the command")
+            getattr(server, end)()
+            server.start()
+            gate.touch()
+            out, err = process.communicate(timeout=200)
+    assert (process.returncode, out, begun.read_text()) == (3, b"done\n", "once\n"), err
+
+
+def test_input_that_exec_does_not_pass_on_is_told(terminal: Terminal) -> None:
+    """In one line with what to use; without input there is no line."""
+    done = terminal("exec", "--", "cat", stdin="unread")
+    assert (done.status, done.out) == (0, "") and "passes no input on: use `debug-server run`" in done.err, done
+    assert terminal("exec", "--", "true").err == ""
+
+
+def test_what_does_not_go_together_is_refused(terminal: Terminal) -> None:
+    """Before anything is run, with what to write."""
+    both = terminal("exec", "--session", "1", "--repo", "some", "--", "true")
+    assert both.status == 2 and "give --session or --repo, not both" in both.err, both
+    outside = terminal("exec", "--cwd", "/etc", "--", "true")
+    assert outside.status == 2 and "cwd '/etc' is outside the workspace" in outside.err, outside
+    none = terminal("exec", "--wait", "0", "--", "true")
+    assert none.status == 2 and "--wait '0' must be longer than 0" in none.err, none
 
 
 def test_a_patched_workspace_and_kept_files(terminal: Terminal, project: Callable[[], str]) -> None:

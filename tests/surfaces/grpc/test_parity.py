@@ -21,7 +21,7 @@ from debug_server.model import LIMITS, ExitRecord
 from debug_server.service import ERRORS
 from debug_server.surfaces.grpc import v1
 from debug_server.surfaces.grpc.refusal import status_of, trailers
-from debug_server.surfaces.grpc.schema import SERVICE, rpc, rpc_name
+from debug_server.surfaces.grpc.schema import BASE64_FIELDS, SERVICE, rpc, rpc_name
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -59,14 +59,19 @@ def test_a_default_that_is_not_zero_can_be_told_from_zero(name: str) -> None:
         if field.name in ALIASES:
             assert field.has_presence, field.full_name
             continue
-        default = operation.request.model_fields[field.name].get_default(call_default_factory=False)
+        default = operation.request.model_fields[BASE64_FIELDS.get(field.name, field.name)].get_default(
+            call_default_factory=False
+        )
         if isinstance(default, int | float | str) and default:
             assert field.has_presence, field.full_name
 
 
 def differences(found: Any, expected: type[BaseModel]) -> list[str]:
     """What one has and the other has not."""
-    names = {*expected.model_fields, *expected.model_computed_fields} - OTHER_FIELDS.get(found.name, set())
+    renamed = {base64: plain for plain, base64 in BASE64_FIELDS.items()}
+    names = {
+        renamed.get(name, name) for name in (*expected.model_fields, *expected.model_computed_fields)
+    } - OTHER_FIELDS.get(found.name, set())
     names |= ALIASES & {str(name) for item in expected.model_fields.values() for name in choices_of(item)}
     wrong = [f"{found.name}.{name}" for name in names ^ set(found.fields_by_name)]
     for name in set(expected.model_fields) & set(found.fields_by_name):

@@ -197,3 +197,18 @@ def test_commit_is_another_name_and_the_newest_session_is_the_first(play: Play) 
             await ask("CloseSession", session_id=session)
 
     play(scene)
+
+
+def test_a_patch_of_any_bytes(play: Play) -> None:
+    """A patch that is not UTF-8 goes both ways as bytes."""
+    patch = b"--- a/file.txt\n+++ b/file.txt\n@@ -1 +1 @@\n-one\n+gr\xfc\xdf\n"
+
+    async def scene(served: Served) -> None:
+        ask = served.admin.ask
+        opened = await ask("OpenSession", repository="project", patch_bytes=patch)
+        diff = await ask("DiffSession", session_id=opened.id)
+        assert not diff.exact and b"+gr\xfc\xdf\n" in diff.patch_bytes
+        done = await ask("ExecCommand", argv=["cat", "file.txt"], repository="project", patch_bytes=diff.patch_bytes)
+        assert done.stdout == b"gr\xfc\xdf\n"
+
+    play(scene)

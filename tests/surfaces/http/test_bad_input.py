@@ -107,6 +107,13 @@ def test_a_wrong_query(shared: Served, path: str, said: str) -> None:
     assert error["field"] == said.partition(":")[0].partition(" ")[0]
 
 
+def test_exec_where_a_session_s_id_belongs(shared: Served) -> None:
+    """Both routes of exec are named."""
+    for prefix in ("", "/api/v1"):
+        message = refused(shared.admin.post(f"{prefix}/sessions/exec", json={}), 405, "invalid_input")["message"]
+        assert "use `POST /api/v1/exec`, or in a session `POST /api/v1/sessions/{session_id}/exec`" in message
+
+
 def test_lists_of_words_may_be_mixed(shared: Served) -> None:
     """Commas, a repeated name, and both."""
     for query in ("status=failed,succeeded&status=active", "status=failed&status=ended", "status=failed,ended"):

@@ -60,7 +60,7 @@ async def _scene(there: Path, here: Path) -> None:
                 await client.call_tool("who_am_i", {})
             assert refused.value.data["code"] == "unauthorized"
             life.close()
-            assert await _refusal(client, "who_am_i") == ("draining", True)
+            assert await _refusal(client, "who_am_i") == ("unreachable", True)
 
 
 async def _refusal(client: Client, tool: str, **arguments: object) -> tuple[str, bool]:

@@ -76,6 +76,8 @@ async def _walk(transport: str, folder: Path) -> None:
         alone = await ask("run", repository="sample", argv=["cat", "hello.txt"])
         assert "hello" in alone and f"session {session}" not in alone
         assert "succeeded" in await ask("run", argv=["true"])
+        newest = (await ask("session_list", limit=1)).splitlines()[0]
+        assert re.fullmatch(r"session \d+: closed \(completed\), in an empty folder", newest), newest
 
 
 async def _failure(ask: Ask, session: int) -> None:
@@ -87,6 +89,7 @@ async def _failure(ask: Ask, session: int) -> None:
     head, _, digest = said.partition("\n")
     assert head.startswith(f"command {command} of session {session}") and len(digest) <= 4 * 300
     assert (await ask("read_log", command_id=command, offset=offset)).startswith("FAILED tests/a.py::test_x")
+    assert (await ask("read_log", command_id=command, grep="nothing like it")).startswith("no line matches\n")
     assert "step 7\n" in await ask("read_log", command_id=command, grep="^step 7$", context=1)
     assert (await ask("read_log", command_id=command, tail=1)).startswith("FAILED tests/a.py::test_x")
     assert "FAILED tests/a.py::test_x" in await ask("log_digest", command_id=command, max_tokens=200)
