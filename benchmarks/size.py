@@ -1,7 +1,8 @@
 """What a request costs when a million commands have ended, against a store in which two thousand have.
 
 Each question to the store is counted in instructions of SQLite, which are the same in every run, and in CPU time; the
-start of a server, its periodic work and its verbs in CPU time. Both stores are asked in turns.
+start of a server, its periodic work and its verbs in CPU time. Both stores are asked in turns. Then the same questions
+on PostgreSQL, a log of 10 GB, and 2,000 followers.
 """
 
 from __future__ import annotations
@@ -14,9 +15,11 @@ from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 
-from benchmarks.figures import Fact, Figure, Result, Samples, Size, at_most, interleaved, milliseconds
+from benchmarks import crowds, long_logs, postgres_size
+from benchmarks.figures import Fact, Figure, Result, Samples, Size, at_most, interleaved
+from benchmarks.growth import compared, verbs_compared
 from benchmarks.processes import cpu_seconds
-from benchmarks.service.serving import Server, serving
+from benchmarks.service.serving import serving
 from debug_server.app import Local
 from debug_server.config import HistoryConfig
 from debug_server.engine.housekeeping import Housekeeper
@@ -61,18 +64,14 @@ def measure(size: Size) -> list[Result]:
         fillings = [_filled(folder, amounts) for folder, amounts in zip(folders, (_SMALL, _LARGE[size]), strict=True)]
         results = _questions(folders, fillings, _CALLS[size])
         results += _periodic_work(folders, _CALLS[size])
-        return results + _verbs(folders, _REQUESTS[size], _ROUNDS[size])
+        results += _verbs(folders, _REQUESTS[size], _ROUNDS[size])
+    results += postgres_size.measure((_SMALL, _LARGE[size]), _CALLS[size], _ONCE)
+    return [*results, *long_logs.measure(size), *crowds.measure(size)]
 
 
 def _filled(folder: Path, amounts: tuple[int, int]) -> Filling:
     sessions, commands = amounts
     return fill(f"sqlite:///{folder / _DATABASE}", sessions=sessions, commands=commands)
-
-
-def _compared(name: str, small: Samples, large: Samples, facts: Mapping[str, Fact] | None = None) -> Figure:
-    """How many times the CPU time of the small store is needed in the large one."""
-    times: dict[str, Fact] = {"large_ms": milliseconds(large.p50), "small_ms": milliseconds(small.p50)}
-    return Figure(name=name, value=large.p50 / max(small.p50, 1e-9), unit="x", facts=times | dict(facts or {}))
 
 
 # -- the store ----------------------------------------------------------------------------------------------------
@@ -92,7 +91,7 @@ def _questions(folders: Sequence[Path], fillings: Sequence[Filling], calls: int)
                 *(partial(_cpu, partial(operation, *pair)) for pair in zip(stores, fillings, strict=True)), rounds=calls
             )
             counted: dict[str, Fact] = {"large_steps": steps[1], "small_steps": steps[0]}
-            results.append(_compared(f"store, {name}", small, large, counted))
+            results.append(compared(f"store, {name}", small, large, counted))
     return [Figure(name="most_steps", value=worst, unit="x", bar=at_most(1.5)), *results]
 
 
@@ -123,7 +122,7 @@ def _periodic_work(folders: Sequence[Path], calls: int) -> list[Result]:
             small[name]()  # what is due is done once: sessions that were not used for a day are closed
             large[name]()
             before, after = interleaved(partial(_cpu, small[name]), partial(_cpu, large[name]), rounds=calls)
-            results.append(_compared(f"periodic, {name}", before, after))
+            results.append(compared(f"periodic, {name}", before, after))
         return results
 
 
@@ -157,14 +156,12 @@ def _verbs(folders: Sequence[Path], requests: int, rounds: int) -> list[Result]:
         servers = [stack.enter_context(serving(prepare=partial(_move, folder))) for folder in folders]
         first, second = (Samples.of([cpu_seconds(server.pid)]) for server in servers)
         connections = [server.connect() for server in servers]
-        results: list[Result] = [_compared("server, start", first, second)]
-        for name, (method, path, body) in _VERBS.items():
-            asked = [
-                partial(_server_cpu, server, partial(connection.bytes, method, path, _encoded(body)), requests)
-                for server, connection in zip(servers, connections, strict=True)
-            ]
-            few, many = interleaved(*asked, rounds=rounds)
-            results.append(_compared(f"server, {name}", few, many))
+        results: list[Result] = [compared("server, start", first, second)]
+        sides = [
+            (server.pid, {name: partial(connection.answer, *asked) for name, asked in _requests().items()})
+            for server, connection in zip(servers, connections, strict=True)
+        ]
+        results += verbs_compared("server", *sides, requests=requests, rounds=rounds)
         for connection in connections:
             connection.close()
         return results
@@ -177,13 +174,8 @@ def _move(filled: Path, folder: Path) -> str:
     return secret
 
 
-def _encoded(body: object) -> bytes | None:
-    return None if body is None else json.dumps(body).encode()
-
-
-def _server_cpu(server: Server, ask: Callable[[], object], requests: int) -> float:
-    """CPU time of the server for one request."""
-    before = cpu_seconds(server.pid)
-    for _ in range(requests):
-        ask()
-    return (cpu_seconds(server.pid) - before) / requests
+def _requests() -> Mapping[str, tuple[str, str, bytes | None]]:
+    return {
+        name: (method, path, None if body is None else json.dumps(body).encode())
+        for name, (method, path, body) in _VERBS.items()
+    }

@@ -50,7 +50,8 @@ def measure(server: Server, size: Size) -> list[Result]:
     return [*asyncio.run(_lag(server, amounts)), asyncio.run(_idle(server, amounts))]
 
 
-def _follow(server: Server, command: int) -> connect:
+def follow(server: Server, command: int) -> connect:
+    """A follower of a command's log, over a WebSocket."""
     return connect(
         f"ws://127.0.0.1:{server.port}/commands/{command}/log",
         additional_headers={"Authorization": f"Bearer {server.token}"},
@@ -66,7 +67,7 @@ async def _lag(server: Server, amounts: _Amounts) -> list[Result]:
     session = connection.open_session()
     argv = [sys.executable, "-I", "-S", "-c", _WRITER, str(amounts.chunks), str(amounts.total / amounts.watchers)]
     submitted = connection.ask("POST", f"/sessions/{session}/commands", {"argv": argv, "stdin": True})
-    watchers = [await _follow(server, submitted["id"]) for _ in range(amounts.watchers)]
+    watchers = [await follow(server, submitted["id"]) for _ in range(amounts.watchers)]
     watching = [asyncio.create_task(_lags(watcher)) for watcher in watchers]
     began = time.perf_counter()
     await asyncio.to_thread(_say_go, server, submitted["id"])
@@ -114,7 +115,7 @@ async def _idle(server: Server, amounts: _Amounts) -> Result:
     connection = server.connect()
     command = connection.submit(connection.open_session(), "sleep", "600")
     before = processes.resident_bytes(server.pid)
-    watchers = [await _follow(server, command) for _ in range(amounts.idle)]
+    watchers = [await follow(server, command) for _ in range(amounts.idle)]
     after = processes.resident_bytes(server.pid)
     await asyncio.gather(*(watcher.close() for watcher in watchers))
     connection.ask("POST", f"/commands/{command}/cancel", {})

@@ -34,7 +34,7 @@ def _idle_share(server: Server, seconds: float) -> float:
     """Of one processor, by the server and everything that it started; one command has run."""
     connection = server.connect()
     command = connection.submit(connection.open_session(), "true")
-    connection.bytes("GET", f"/commands/{command}/wait")
+    connection.answer("GET", f"/commands/{command}/wait")
     time.sleep(min(_SETTLE, seconds))
     pids = [server.pid, *descendants(server.pid)]
     before, began = sum(map(processes.cpu_seconds, pids)), time.monotonic()

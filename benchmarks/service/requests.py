@@ -56,7 +56,7 @@ def _reading(server: Server, bare: Server, command: int, amounts: _Amounts) -> R
 def _run(connection: Connection, session: int) -> int:
     """Submit ``true`` and follow it to its end; over two requests, the second of which ends with the command."""
     command = connection.submit(session, "true")
-    said = connection.bytes("GET", f"/commands/{command}/log/events")
+    said = connection.answer("GET", f"/commands/{command}/log/events")
     if b'"exit_code":0' not in said:
         raise OSError(f"command {command} did not end well: {said[-200:]!r}")
     return command

@@ -52,17 +52,23 @@ class Connection:
 
     def ask(self, method: str, path: str, body: object = None) -> Any:
         """The decoded answer, which must be a success."""
-        data = self.bytes(method, path, None if body is None else json.dumps(body).encode())
+        data = self.answer(method, path, None if body is None else json.dumps(body).encode())
         return json.loads(data)
 
-    def bytes(self, method: str, path: str, body: bytes | None = None) -> bytes:
+    def answer(self, method: str, path: str, body: bytes | None = None, *, key: str | None = None) -> bytes:
         """The answer to its end."""
-        self._http.request(method, path, body, self._headers)
+        headers = self._headers if key is None else {**self._headers, "Idempotency-Key": key}
+        self._http.request(method, path, body, headers)
         response = self._http.getresponse()
         data = response.read()
         if response.status >= http.client.BAD_REQUEST:
             raise OSError(f"{method} {path}: {response.status} {data[:200]!r}")
         return data
+
+    def first_line(self, path: str) -> bytes:
+        """The first line of an answer that goes on; the connection cannot be used again."""
+        self._http.request("GET", path, headers=self._headers)
+        return self._http.getresponse().readline()
 
     def open_session(self) -> int:
         """A session in the server's repository."""

@@ -55,6 +55,7 @@ _LOG = logging.getLogger(__name__)
 # The start and the end of a command that ends within this time are one commit: a second commit and its notifications
 # would add a third to the time of a short command.
 _BRIEF_SECONDS = 0.005
+_KNOWN_LOG_DIRS = 1000  # folders that are known to exist: each command in a folder of its own has a new one
 CANCELLED = "cancelled on request"
 
 
@@ -219,6 +220,8 @@ class Pipeline:
     def _prepare_log_path(self, command: Command, path: Path) -> None:
         """Create the folder and set an older log aside; CommandExecutionError if a running command writes there."""
         if path.parent not in self._log_dirs:
+            if len(self._log_dirs) >= _KNOWN_LOG_DIRS:
+                self._log_dirs.clear()
             if not self._log_dirs:
                 self._logs_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
                 spread_subdirectories(self._logs_dir)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from datetime import datetime
+from itertools import takewhile
 
 from debug_server import messages as m
 from debug_server.model import Command
@@ -29,11 +30,11 @@ class SessionLogVerbs(Verbs):
     async def follow(self, caller: Caller, request: m.FollowSession) -> AsyncGenerator[m.LogPiece, None]:
         """Yield the log until every command has ended; waits for the first command of an open session."""
         await self._access.use_session(caller, request.session_id)
-        base, seen = 0, set[int]()
+        base, passed, seen = 0, 0, set[int]()  # passed: the commands up to this sequence number need not be read again
         async with self._wakeups.changes_of(("session", request.session_id)) as woken:
             while True:
                 woken.clear()
-                rows = await self._call(self._store.commands.in_session, request.session_id)
+                rows = await self._call(self._store.commands.in_session, request.session_id, after=passed)
                 begun = sorted((row for row in rows if row.id not in seen and row.log_path is not None), key=_start)
                 for row in begun:
                     async with aclosing(self._one(caller, row, request.offset - base)) as pieces:
@@ -43,7 +44,10 @@ class SessionLogVerbs(Verbs):
                     base += views.log_bytes(row)
                 if begun:
                     continue
-                if all(row.status.terminal for row in rows) and (rows or not await self._is_open(request.session_id)):
+                for row in takewhile(lambda row: row.status.terminal, rows):
+                    passed = row.sequence
+                    seen.discard(row.id)
+                if all(row.status.terminal for row in rows) and (passed or not await self._is_open(request.session_id)):
                     return
                 await woken.wait()
 

@@ -10,7 +10,7 @@ from debug_server.model import CommandSearch, CommandStatus, FoundCommand
 from debug_server.store.command_rows import COLUMNS, command_from
 from debug_server.store.connection import Row
 from debug_server.store.encoding import decode
-from debug_server.store.session_claims import HOLDERS
+from debug_server.store.session_claims import HELD
 from debug_server.store.table import filters, keyset
 
 _QUALIFIED = ", ".join(f"commands.{name.strip()}" for name in COLUMNS.split(","))
@@ -40,8 +40,9 @@ _AWAITED_COMMANDS = (
     " UNION SELECT earlier.id FROM commands AS waiting JOIN commands AS earlier"
     " ON earlier.order_key = waiting.order_key AND earlier.id < waiting.id AND earlier.finished_at IS NULL"
     " WHERE waiting.id = ?"
-    f" UNION SELECT holder.id FROM commands AS waiting JOIN commands AS holder ON holder.session_id IN ({HOLDERS})"
-    " AND holder.status IN ('pending', 'running') WHERE waiting.id = ?"
+    f" UNION SELECT holder.id FROM {HELD} JOIN commands AS waiting ON waiting.session_id = wanted.session_id"
+    " JOIN commands AS holder ON holder.session_id = held.session_id AND holder.status IN ('pending', 'running')"
+    " WHERE waiting.id = ?"
 )
 AWAITED = f"SELECT id FROM ({_AWAITED_COMMANDS}) AS awaited ORDER BY id"  # three times the id of the waiting command
 

@@ -32,7 +32,7 @@ from debug_server.store.command_search import AWAITED, found_from, search_sql
 from debug_server.store.connection import Row, Transaction
 from debug_server.store.encoding import decode, mapping_text, optional_moment
 from debug_server.store.sealing import Sealer
-from debug_server.store.table import ALL_ROWS, Table, filters, keyset, require_row
+from debug_server.store.table import ALL_ROWS, Table, filters, keyset, page_of, require_row
 
 PENDING, STARTED, FINISHED = "command.pending", "command.started", "command.finished"  # kinds of events
 CANCEL_REQUESTED = "command.cancel_requested"
@@ -89,14 +89,13 @@ _REQUEST_CANCEL = (
     "UPDATE commands SET cancel_requests = cancel_requests + 1, updated_at = ?"
     f" WHERE id = ? AND finished_at IS NULL RETURNING cancel_requests, {COLUMNS}"
 )
-# Beyond the command of a session with this sequence number, by its id; whether the newest are first.
-_BEYOND = {
-    False: "id > COALESCE((SELECT id FROM commands WHERE session_id = ? AND sequence <= ?"
+# The id of the command of a session with this sequence number, or that of the next one; whether the newest are first.
+_AT = {
+    False: "COALESCE((SELECT id FROM commands WHERE session_id = ? AND sequence <= ?"
     " ORDER BY sequence DESC LIMIT 1), 0)",
-    True: f"id < COALESCE((SELECT id FROM commands WHERE session_id = ? AND sequence >= ?"
+    True: f"COALESCE((SELECT id FROM commands WHERE session_id = ? AND sequence >= ?"
     f" ORDER BY sequence LIMIT 1), {ALL_ROWS})",
 }
-_ORDER = {False: "ORDER BY id", True: "ORDER BY id DESC"}
 _STDIN = "stdin"
 _PREFIX = re.compile("[a-z]+:")
 _CANCELLED_WAITING = ExitRecord(reason=ExitReason.CANCELLED, message="cancelled before it was started")
@@ -155,10 +154,10 @@ class Commands(Table):
         """A session's commands after a sequence number, in that order or newest first."""
         if status is None:
             beyond, order = keyset("sequence", after, newest=newest)
-            terms, params = filters(("session_id = ?", session_id), beyond)
         else:  # in the order of ids, which is the same and which the index has
-            terms, order = f"session_id = ? AND status = ? AND {_BEYOND[newest]}", _ORDER[newest]
-            params = (session_id, status.value, session_id, after or (ALL_ROWS if newest else 0))
+            at = (_AT[newest], session_id, after or (ALL_ROWS if newest else 0))
+            beyond, order = page_of("status", status.value, at, newest=newest)
+        terms, params = filters(("session_id = ?", session_id), beyond)
         rows = self._all(f"SELECT {COLUMNS} FROM commands WHERE {terms} {order} LIMIT ?", (*params, limit))
         return [command_from(row) for row in rows]
 
@@ -289,8 +288,12 @@ class Commands(Table):
         """
         if not _PREFIX.fullmatch(prefix):
             raise InvalidInputError(f"a subject begins with lower-case letters and a colon, not with {prefix!r}")
-        beyond, order = keyset("id", after, newest=newest)
-        terms, params = filters(beyond, ("owner_token_id = ?", owner_token_id))
+        if owner_token_id is None:
+            beyond, order = keyset("id", after, newest=newest)
+        else:
+            at = ("?", after or (ALL_ROWS if newest else 0))
+            beyond, order = page_of("owner_token_id", owner_token_id, at, newest=newest)
+        terms, params = filters(beyond)
         # Written out, as in the condition of the index.
         begins = f"substr(subject, 1, {len(prefix)}) = '{prefix}'"
         sql = f"SELECT {COLUMNS} FROM commands WHERE {begins} AND {terms} {order} LIMIT ?"

@@ -16,13 +16,12 @@ _TAKEN = (
     + " ORDER BY session_id LIMIT 1"
 )
 # A session waits for older ones only, so there is no deadlock.
-HOLDERS = (
-    "SELECT held.session_id FROM session_claims AS wanted JOIN session_claims AS held"
-    " ON held.session_id < wanted.session_id AND held.waits = 1 AND "
+HELD = (
+    "session_claims AS wanted JOIN session_claims AS held"
+    " ON held.session_id < wanted.session_id AND held.waits = 1 AND wanted.waits = 1 AND "
     + _OVERLAP.format(a="held.resource", b="wanted.resource")
-    + " WHERE wanted.session_id = waiting.session_id AND wanted.waits = 1"
 )
-BLOCKED = f"EXISTS ({HOLDERS})"
+BLOCKED = f"EXISTS (SELECT 1 FROM {HELD} WHERE wanted.session_id = waiting.session_id)"
 _INSERT = "INSERT INTO session_claims (session_id, resource, waits) VALUES (?, ?, ?) ON CONFLICT DO NOTHING"
 
 

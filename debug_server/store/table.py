@@ -74,6 +74,7 @@ class Table:
 
 
 ALL_ROWS = 2**62  # as the limit of a list: all rows
+Terms = tuple[object, ...]  # SQL, then its parameters
 
 
 def require_row(row: Row | None, what: str, key: object) -> Row:
@@ -102,14 +103,27 @@ def require_registered(transaction: Transaction, repository_id: int | None) -> N
         raise ConflictError(f"the repository {row[0]} cannot be used: register it again")
 
 
-def keyset(column: str, after: int, *, newest: bool) -> tuple[tuple[str, int], str]:
+def keyset(column: str, after: int, *, newest: bool) -> tuple[Terms, str]:
     """The term for ``filters`` of the rows after a cursor, and their order; 0 begins at the first of either order."""
     if newest:
         return (f"{column} < ?", after or ALL_ROWS + 1), f"ORDER BY {column} DESC"
     return (f"{column} > ?", after), f"ORDER BY {column}"
 
 
-def filters(*terms: tuple[object, ...]) -> tuple[str, tuple[object, ...]]:
+def page_of(column: str, value: object, beyond: Terms, *, newest: bool) -> tuple[Terms, str]:
+    """The terms for ``filters`` of the rows with a value whose id is beyond another one, and their order.
+
+    ``column`` is in the order, and its value is a bound, not one that it equals: so only the index that begins with it
+    and the id has the order. PostgreSQL might otherwise look for them in the whole table, in the order of ids, because
+    it does not know that the rows with this value are far from where it begins.
+    """
+    sql, *params = beyond
+    direction, bound, order = ("<", ">=", " DESC") if newest else (">", "<=", "")
+    terms = f"{column} {bound} ? AND ({column}, id) {direction} (?, {sql})"
+    return (terms, value, value, *params), f"ORDER BY {column}{order}, id{order}"
+
+
+def filters(*terms: Terms) -> tuple[str, tuple[object, ...]]:
     """A WHERE clause of the terms (SQL, then its parameters) whose parameters are not None."""
     asked = [term for term in terms if term[1] is not None]
     return " AND ".join(str(term[0]) for term in asked), tuple(value for term in asked for value in term[1:])

@@ -10,7 +10,7 @@ import pytest
 from debug_server.runner import log_ends
 from debug_server.runner.log_ends import Ends, read_ends
 from debug_server.runner.log_format import RECORD, STDERR, STDOUT, SYSTEM, LogWriter
-from debug_server.runner.log_index import LogFiles
+from debug_server.runner.log_index import BATCH, LogFiles, LogPosition, Span, next_spans
 
 BOTH = (STDOUT, STDERR)
 
@@ -50,15 +50,15 @@ def check(ends: Ends, expected: bytes, keep: int, log: bytes, *, least: int) -> 
         assert ends.left_out.end - ends.left_out.start >= ends.left_out.size
 
 
-@pytest.mark.parametrize("batches", [1, log_ends._BATCHES])
+@pytest.mark.parametrize("blocks", [1, log_ends._BLOCKS])
 @pytest.mark.parametrize("keep", [0, 1, 7, 1000, 1 << 20])
-def test_both_ends_of_each_stream(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, batches: int, keep: int) -> None:
+def test_both_ends_of_each_stream(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, blocks: int, keep: int) -> None:
     """Whatever was written, in whatever order: of a log with more writes than are read at each end, too."""
-    monkeypatch.setattr(log_ends, "_BATCHES", batches)
+    monkeypatch.setattr(log_ends, "_BLOCKS", blocks)
     chance = random.Random(keep)
     writes = [(chance.choice((*BOTH, SYSTEM)), chance.randbytes(chance.randrange(1, 40))) for _ in range(2000)]
     path, log = written(tmp_path / "a.log", writes), bytes_of(writes, *BOTH, SYSTEM)
-    least = keep - 3 if batches > 1 else 0  # a character may be cut at the end
+    least = keep - 3 if blocks > 1 else 0  # a character may be cut at the end
     found = read_ends(path, keep, merged=True)
     check(found.stdout, bytes_of(writes, STDOUT), keep, log, least=least)
     check(found.stderr, bytes_of(writes, STDERR), keep, log, least=least)
@@ -76,7 +76,7 @@ def test_a_quiet_stream_between_floods_is_whole(tmp_path: Path) -> None:
 
 def test_what_was_skipped_is_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What a stream wrote between the writes that are read counts, and nothing before it looks like the end."""
-    monkeypatch.setattr(log_ends, "_BATCHES", 1)
+    monkeypatch.setattr(log_ends, "_BLOCKS", 1)
     writes = [(STDERR, b"first")] + [(STDOUT, b"x")] * 1000 + [(STDERR, b"middle")] + [(STDOUT, b"x")] * 1000
     found = read_ends(written(tmp_path / "a.log", writes), 100, merged=False)
     assert joined(found.stderr) == (b"first", b"")
@@ -86,7 +86,7 @@ def test_what_was_skipped_is_left_out(tmp_path: Path, monkeypatch: pytest.Monkey
 @pytest.mark.parametrize("known", ["right", "nothing", "wrong"])
 def test_known_sizes_are_not_counted_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, known: str) -> None:
     """With the right sizes of the streams a long log is read at its ends alone; with others the answer is the same."""
-    monkeypatch.setattr(log_ends, "_BATCHES", 1)
+    monkeypatch.setattr(log_ends, "_BLOCKS", 1)
     chance = random.Random(1)
     writes = [(chance.choice(BOTH), chance.randbytes(chance.randrange(1, 40))) for _ in range(20_000)]
     path = written(tmp_path / "a.log", writes)
@@ -108,6 +108,23 @@ def test_known_sizes_are_not_counted_again(tmp_path: Path, monkeypatch: pytest.M
     assert found == read_ends(path, 100, merged=True)
     assert found.stdout.size == sizes[STDOUT] and found.merged.size == sum(sizes.values())
     assert (sum(read) < 2_000) is (known == "right")
+
+
+def test_only_what_is_shown_is_decoded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a long log a few blocks are decoded: both ends, and the one with the only line of stderr."""
+    flood = [(STDOUT, b"x" * 9 + b"\n")] * 10_000
+    path = written(tmp_path / "a.log", [*flood, (STDERR, b"the error\n"), *flood])
+    decoded = list[int]()
+
+    def count(files: LogFiles, position: LogPosition, limit: int, *, live: bool) -> list[Span]:
+        decoded.append(len(spans := next_spans(files, position, limit, live=live)))
+        return spans
+
+    monkeypatch.setattr(log_ends, "next_spans", count)
+    found = read_ends(path, 100, merged=True)
+    assert joined(found.stderr) == (b"the error\n", b"") and found.stderr.left_out is None
+    assert (found.stdout.size, found.merged.size) == (200_000, 200_010)
+    assert 0 < sum(decoded) <= 3 * BATCH
 
 
 @pytest.mark.parametrize("text", ["ä" * 50, "€" * 50, "🙂" * 50])

@@ -73,14 +73,14 @@ def counting_store(path: Path) -> tuple[MetadataStore, CountingDatabase]:
     return MetadataStore(database, Sealer(path.with_name("seal.key"))), database
 
 
-def fill(url: str, *, sessions: int, commands: int) -> Filling:
+def fill(url: str, *, sessions: int, commands: int, data_folder: Path | None = None) -> Filling:
     """Fill the new store at ``url``; what is open or unfinished at the end does not depend on the numbers."""
-    with open_store(url) as store:
+    with open_store(url, data_folder=data_folder) as store:
         repositories = tuple(store.repositories.create(f"r{number}", f"/r{number}").id for number in range(3))
         tokens = tuple(store.tokens.create(f"t{number}", ["admin"])[0].id for number in range(3))
     rows = _Rows(sessions=sessions, commands=commands, repositories=(None, *repositories), tokens=(None, *tokens))
     _insert(url, rows)
-    with open_store(url) as store:
+    with open_store(url, data_folder=data_folder) as store:
         return _with_open_ones(store, sessions, commands, repositories, tokens)
 
 
@@ -176,20 +176,22 @@ class _Rows:
 
 def _insert(url: str, rows: _Rows) -> None:
     for table, columns in _TABLES.items():
-        sql = f"INSERT INTO {table} ({columns}) VALUES ({', '.join('?' * len(columns.split(',')))})"
         if is_postgres(url):
-            _insert_into_postgres(url, table, sql, rows)
+            _copy_into_postgres(url, table, columns, rows)
         else:
+            sql = f"INSERT INTO {table} ({columns}) VALUES ({', '.join('?' * len(columns.split(',')))})"
             with sqlite3.connect(sqlite_path(url)) as connection:
                 connection.execute("PRAGMA synchronous=OFF")
                 connection.executemany(sql, rows.of(table))
             connection.close()
 
 
-def _insert_into_postgres(url: str, table: str, sql: str, rows: _Rows) -> None:
+def _copy_into_postgres(url: str, table: str, columns: str, rows: _Rows) -> None:
     import psycopg
 
     with psycopg.connect(url) as connection, connection.cursor() as cursor:
-        cursor.executemany(sql.replace("?", "%s"), rows.of(table))
+        with cursor.copy(f"COPY {table} ({columns}) FROM STDIN") as copy:
+            for row in rows.of(table):
+                copy.write_row(row)
         if table != "events":
             cursor.execute(f"SELECT setval(pg_get_serial_sequence('{table}', 'id'), (SELECT MAX(id) FROM {table}))")
