@@ -290,8 +290,9 @@ class Sessions:
             return SessionWorkspace(path=own)
         if session.worktree_id is not None:
             return self.lease(session)
-        if session.plan.commit is not None and session.is_open:
-            return self._lease_on_first_command(session, session.plan.commit)
+        commit = session.plan.commit or _unleased_commit(session)
+        if commit is not None and session.is_open:
+            return self._lease_on_first_command(session, commit)
         return session_workspace(self._store.worktrees, session)
 
     def _lease_on_first_command(self, session: Session, commit: str) -> WorktreeLease:
@@ -301,6 +302,8 @@ class Sessions:
             commit_sha=commit, owner=session.requested_by or f"session {session.id}", environment_hash=None
         )
         try:
+            if (patch := self._patch_of(session)) is not None:
+                apply_patch(lease.path, patch, patches_dir=self._paths.patches_dir)
             self._store.sessions.set_lease(
                 session.id, worktree_id=lease.worktree.id, generation=lease.generation, commit_sha=lease.commit_sha
             )
@@ -496,6 +499,13 @@ class Sessions:
             if (current := self._store.sessions.get(session.id)).is_open:
                 raise
             return current
+
+
+def _unleased_commit(session: Session) -> str | None:
+    """The commit of a session that a program added to the store with a repository, but without a lease."""
+    if session.repository_id is None or session.plan.directory is not None or session.plan.branch_tree is not None:
+        return None
+    return session.commit_sha
 
 
 def _free_name(url: str, taken: set[str]) -> str:

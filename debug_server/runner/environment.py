@@ -46,7 +46,7 @@ from debug_server.runner.environments.listing import InstalledEnvironment, list_
 from debug_server.runner.environments.manifests import ManifestSet, read_manifests
 from debug_server.runner.environments.preview import EnvironmentPreview
 from debug_server.runner.environments.probes import ProbeCache
-from debug_server.runner.environments.protection import make_folders_writable
+from debug_server.runner.environments.protection import set_folders_writable
 from debug_server.runner.environments.python_choice import choose_python, read_statement
 from debug_server.runner.environments.request import EnvironmentRequest
 from debug_server.runner.environments.seal import (
@@ -73,7 +73,8 @@ __all__ = [
     "workspace_environment",
 ]
 
-_COMPILE = "import compileall, sys; compileall.compile_dir(sys.argv[1], quiet=2, workers=0)"
+# With the lowest priority: commands run meanwhile.
+_COMPILE = "import compileall, os, sys; os.nice(19); compileall.compile_dir(sys.argv[1], quiet=2, workers=0)"
 
 
 class _NullLog:
@@ -206,27 +207,42 @@ class EnvironmentManager:
                 withdraw(self._layout, seal, wrong, self._packages_of(seal, set(wrong)))
             return wrong
 
-    def compile_bytecode(self, handle: EnvironmentHandle, *, log: LogSink | None = None) -> None:
+    def has_bytecode(self, handle: EnvironmentHandle) -> bool:
+        """Whether ``compile_bytecode`` has finished for this environment."""
+        return self._layout.compiled(handle.path.name).exists()
+
+    def compile_bytecode(
+        self,
+        handle: EnvironmentHandle,
+        *,
+        log: LogSink | None = None,
+        cancellation: Cancellation | None = None,
+    ) -> None:
         """Compile the packages to bytecode and seal them again.
 
         Builds skip this, because it takes many times as long as installing, and commands do not write bytecode. Call it
-        when no command waits for the environment.
+        when no command waits for the environment. After a ``cancellation`` (StartCancelledError) the next call
+        continues where this one stopped.
         """
         if handle.fingerprint is None:
             raise InvalidInputError("only an environment that ensure() returned can be compiled")
-        with self._locked(handle.fingerprint, log or _NullLog()) as lock, handle.hold():
+        with self._locked(handle.fingerprint, log or _NullLog(), cancellation) as lock, handle.hold():
             seal = self._require_seal(handle.fingerprint)
-            context = self._context(self._layout.environments / seal.directory, log or _NullLog())
-            packages = context.target / "lib"
+            target = self._layout.environments / seal.directory
             known = read_inventory(self._layout, seal)
-            lock.begin(context.target)
-            make_folders_writable(context.target)
-            context.run([seal.python, "-I", "-c", _COMPILE, str(packages)], cwd=self.root)
-            # Only new files get a new digest. A file that was changed since keeps its old one, so that it stays
-            # damaged.
-            listed = take_inventory(context.target).entries | (known.entries if known else {})
-            write_seal(self._layout, seal, Inventory(listed))
-            lock.finish()
+            context = self._context(target, log or _NullLog(), cancellation)
+            lock.begin(target)
+            try:
+                set_folders_writable(target, writable=True)
+                context.run([seal.python, "-I", "-c", _COMPILE, str(target / "lib")], cwd=self.root)
+                # Only new files get a new digest. A file that was changed since keeps its old one, so that it stays
+                # damaged.
+                listed = take_inventory(target).entries | (known.entries if known else {})
+                write_seal(self._layout, seal, Inventory(listed))
+                self._layout.compiled(seal.directory).touch()
+            finally:
+                set_folders_writable(target, writable=False)
+                lock.finish()
 
     def collect_garbage(
         self,
