@@ -31,6 +31,7 @@ from debug_server.model import (
     Command,
     CommandSpec,
     CommandStatus,
+    EnvironmentPlan,
     Repository,
     Session,
     SessionPlan,
@@ -51,6 +52,7 @@ from debug_server.worktrees.removed_files import remove_renamed, rename_files
 from debug_server.worktrees.repository_trust import Trust
 
 _LOG = logging.getLogger(__name__)
+NO_MANIFEST = ("none",)  # in the place of manifests: nothing but the interpreter
 _MAX_FORKS = 64
 _REMOVAL_SECONDS = 10.0  # for others to rename the files of removed repositories
 _PAGE = 200
@@ -290,8 +292,9 @@ class Sessions:
             return SessionWorkspace(path=own)
         if session.worktree_id is not None:
             return self.lease(session)
-        if session.plan.commit is not None and session.is_open:
-            return self._lease_on_first_command(session, session.plan.commit)
+        commit = session.plan.commit or _unleased_commit(session)
+        if commit is not None and session.is_open:
+            return self._lease_on_first_command(session, commit)
         return session_workspace(self._store.worktrees, session)
 
     def _lease_on_first_command(self, session: Session, commit: str) -> WorktreeLease:
@@ -301,6 +304,8 @@ class Sessions:
             commit_sha=commit, owner=session.requested_by or f"session {session.id}", environment_hash=None
         )
         try:
+            if (patch := self._patch_of(session)) is not None:
+                apply_patch(lease.path, patch, patches_dir=self._paths.patches_dir)
             self._store.sessions.set_lease(
                 session.id, worktree_id=lease.worktree.id, generation=lease.generation, commit_sha=lease.commit_sha
             )
@@ -311,16 +316,21 @@ class Sessions:
 
     def environment(self, session: Session, workspace: Path) -> EnvironmentRequest | None:
         """The environment that was requested when the session was opened."""
-        wanted = session.plan.environment
+        return self.requested(session.plan.environment, workspace, name=f"session-{session.id}")
+
+    @staticmethod
+    def requested(wanted: EnvironmentPlan | None, workspace: Path, *, name: str) -> EnvironmentRequest | None:
+        """The request of an environment plan in a workspace."""
         if wanted is None:
             return None
         return EnvironmentRequest(
-            f"session-{session.id}",
-            [workspace / name for name in wanted.manifests],
+            name,
+            [] if wanted.manifests == NO_MANIFEST else [workspace / name for name in wanted.manifests],
             {"python": wanted.python} if wanted.python else None,
             project_root=workspace,
             groups=wanted.groups,
             extras=wanted.extras,
+            detect=not wanted.manifests,
         )
 
     def plan_job(self, command: Command, lease: Lease | None = None, *, spec: CommandSpec | None = None) -> Job:
@@ -491,6 +501,13 @@ class Sessions:
             if (current := self._store.sessions.get(session.id)).is_open:
                 raise
             return current
+
+
+def _unleased_commit(session: Session) -> str | None:
+    """The commit of a session that a program added to the store with a repository, but without a lease."""
+    if session.repository_id is None or session.plan.directory is not None or session.plan.branch_tree is not None:
+        return None
+    return session.commit_sha
 
 
 def _free_name(url: str, taken: set[str]) -> str:

@@ -16,6 +16,7 @@ import secrets
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
@@ -28,22 +29,24 @@ from debug_server.runner.environments.build_lock import BuildLock, build_lock
 from debug_server.runner.environments.build_plan import (
     Builder,
     BuildPlan,
-    check_extras_and_groups,
     check_metadata,
     difference,
     make_plan,
+    with_own_groups,
 )
 from debug_server.runner.environments.builders import choose_builder
 from debug_server.runner.environments.checked_build import build_checked
 from debug_server.runner.environments.collector import GRACE_SECONDS, GarbageCollection, collect, remove_superseded
+from debug_server.runner.environments.detection import detect_project
 from debug_server.runner.environments.handle import BuildReport, EnvironmentHandle
 from debug_server.runner.environments.interpreters import Interpreter, Interpreters
 from debug_server.runner.environments.inventory import Inventory, distributions_of, take_inventory
 from debug_server.runner.environments.layout import Layout, key_of, key_of_directory
 from debug_server.runner.environments.listing import InstalledEnvironment, list_environments, record_verified
 from debug_server.runner.environments.manifests import ManifestSet, read_manifests
+from debug_server.runner.environments.preview import EnvironmentPreview
 from debug_server.runner.environments.probes import ProbeCache
-from debug_server.runner.environments.protection import make_folders_writable
+from debug_server.runner.environments.protection import set_folders_writable
 from debug_server.runner.environments.python_choice import choose_python, read_statement
 from debug_server.runner.environments.request import EnvironmentRequest
 from debug_server.runner.environments.seal import (
@@ -70,7 +73,8 @@ __all__ = [
     "workspace_environment",
 ]
 
-_COMPILE = "import compileall, sys; compileall.compile_dir(sys.argv[1], quiet=2, workers=0)"
+# With the lowest priority: commands run meanwhile.
+_COMPILE = "import compileall, os, sys; os.nice(19); compileall.compile_dir(sys.argv[1], quiet=2, workers=0)"
 
 
 class _NullLog:
@@ -114,6 +118,7 @@ class EnvironmentManager:
         """
         cancellation = cancellation or Cancellation()
         begun, asked_ns = time.monotonic(), time.time_ns()
+        request = self.detected(request, log=log) or replace(request, detect=False)
         plan = self._make_plan(request)
         if plan.python_reason is not None:
             log = log or _NullLog()
@@ -130,14 +135,63 @@ class EnvironmentManager:
             seconds=time.monotonic() - begun,
             builder=seal.builder,
             packages=seal.packages,
+            chosen=request.chosen,
             python=_python_line(plan),
         )
         self._record_name(plan, seal)
         return self._handle(seal, report)
 
+    def detected(self, request: EnvironmentRequest, *, log: LogSink | None = None) -> EnvironmentRequest | None:
+        """``request`` with what the project's files declare, if it leaves that to them; None if they declare nothing.
+
+        The log gets the choice in one line. Extras and groups of the request replace those that would be chosen.
+        """
+        if not request.detect:
+            return request
+        root = Path(request.project_root or Path.cwd())
+        found = detect_project(root)
+        if not (found or request.metadata or request.extras or request.groups):
+            if found.notes and log is not None:
+                log.write(f"[debug-server] environment: none ({found.describe()})\n", "system")
+            return None
+        if found and log is not None:
+            log.write(f"[debug-server] environment: {found.describe()}\n", "system")
+        named = bool(request.extras or request.groups)
+        return replace(
+            request,
+            detect=False,
+            manifests=[root / name for name in found.manifests],
+            extras=request.extras if named else found.extras,
+            groups=request.groups if named else found.groups,
+            packages=[*request.packages, *found.packages],
+            chosen=found.describe() if found else None,
+        )
+
+    def preview(self, request: EnvironmentRequest) -> EnvironmentPreview:
+        """What ``ensure(request)`` would return; builds nothing."""
+        root = Path(request.project_root or Path.cwd())
+        notes = detect_project(root).notes if request.detect else ()
+        detected = self.detected(request)
+        if detected is None:
+            return EnvironmentPreview(notes=notes)
+        plan = self._make_plan(detected)
+        return EnvironmentPreview(
+            chosen=detected.chosen,
+            manifests=tuple(os.path.relpath(path, root) for path in plan.manifests.all()),
+            extras=tuple(detected.extras),
+            groups=tuple(detected.groups),
+            packages=tuple(detected.packages),
+            python=f"{plan.interpreter.version} ({plan.interpreter.path})",
+            python_reason=plan.python_reason,
+            builder=plan.builder.tool,
+            fingerprint=plan.fingerprint,
+            built=self._reuse(plan.fingerprint) is not None,
+            notes=notes,
+        )
+
     def plan_fingerprint(self, request: EnvironmentRequest) -> str:
         """The fingerprint of the environment that ``ensure(request)`` would return; builds nothing."""
-        return self._make_plan(request).fingerprint
+        return self._make_plan(self.detected(request) or replace(request, detect=False)).fingerprint
 
     def verify(self, fingerprint: str, *, log: LogSink | None = None) -> dict[str, str]:
         """Check every file; returns path -> problem.
@@ -153,27 +207,42 @@ class EnvironmentManager:
                 withdraw(self._layout, seal, wrong, self._packages_of(seal, set(wrong)))
             return wrong
 
-    def compile_bytecode(self, handle: EnvironmentHandle, *, log: LogSink | None = None) -> None:
+    def has_bytecode(self, handle: EnvironmentHandle) -> bool:
+        """Whether ``compile_bytecode`` has finished for this environment."""
+        return self._layout.compiled(handle.path.name).exists()
+
+    def compile_bytecode(
+        self,
+        handle: EnvironmentHandle,
+        *,
+        log: LogSink | None = None,
+        cancellation: Cancellation | None = None,
+    ) -> None:
         """Compile the packages to bytecode and seal them again.
 
         Builds skip this, because it takes many times as long as installing, and commands do not write bytecode. Call it
-        when no command waits for the environment.
+        when no command waits for the environment. After a ``cancellation`` (StartCancelledError) the next call
+        continues where this one stopped.
         """
         if handle.fingerprint is None:
             raise InvalidInputError("only an environment that ensure() returned can be compiled")
-        with self._locked(handle.fingerprint, log or _NullLog()) as lock, handle.hold():
+        with self._locked(handle.fingerprint, log or _NullLog(), cancellation) as lock, handle.hold():
             seal = self._require_seal(handle.fingerprint)
-            context = self._context(self._layout.environments / seal.directory, log or _NullLog())
-            packages = context.target / "lib"
+            target = self._layout.environments / seal.directory
             known = read_inventory(self._layout, seal)
-            lock.begin(context.target)
-            make_folders_writable(context.target)
-            context.run([seal.python, "-I", "-c", _COMPILE, str(packages)], cwd=self.root)
-            # Only new files get a new digest. A file that was changed since keeps its old one, so that it stays
-            # damaged.
-            listed = take_inventory(context.target).entries | (known.entries if known else {})
-            write_seal(self._layout, seal, Inventory(listed))
-            lock.finish()
+            context = self._context(target, log or _NullLog(), cancellation)
+            lock.begin(target)
+            try:
+                set_folders_writable(target, writable=True)
+                context.run([seal.python, "-I", "-c", _COMPILE, str(target / "lib")], cwd=self.root)
+                # Only new files get a new digest. A file that was changed since keeps its old one, so that it stays
+                # damaged.
+                listed = take_inventory(target).entries | (known.entries if known else {})
+                write_seal(self._layout, seal, Inventory(listed))
+                self._layout.compiled(seal.directory).touch()
+            finally:
+                set_folders_writable(target, writable=False)
+                lock.finish()
 
     def collect_garbage(
         self,
@@ -201,7 +270,7 @@ class EnvironmentManager:
     def _make_plan(self, request: EnvironmentRequest) -> BuildPlan:
         check_metadata(request)
         manifests = read_manifests(request)
-        check_extras_and_groups(request, manifests)
+        request = with_own_groups(request, manifests)
         builder = choose_builder(request, manifests, self._probes)
         interpreter, reason = self._choose_python(request, manifests, builder)
         return make_plan(request, manifests, interpreter, builder, python_reason=reason)
@@ -301,6 +370,7 @@ class EnvironmentManager:
                 "directory": seal.directory,
                 "builder": seal.builder,
                 "components": plan.components,
+                "chosen": plan.request.chosen,
                 "python": _python_line(plan),
             }
             self.state_store.write(name, seal.fingerprint, facts)

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from debug_server.engine.foreground import NO_DEADLINE, ForegroundEngine
 from debug_server.engine.sessions import Sessions
@@ -43,6 +44,9 @@ from debug_server.worktrees import SessionPatch
 from debug_server.worktrees.artifact_files import RefusedFile, check_patterns
 from debug_server.worktrees.repository_view import is_repository
 
+if TYPE_CHECKING:
+    from debug_server.runner.environments.preview import EnvironmentPreview
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunRequest:
@@ -51,6 +55,15 @@ class RunRequest:
     command: CommandSpec
     patch: bytes | None = None  # applied before it starts
     artifacts: Sequence[str] = ()  # patterns of files to keep
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanReply:
+    """What a run would use."""
+
+    repository: str
+    commit_sha: str
+    environment: EnvironmentPreview
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -213,6 +226,17 @@ class ForegroundRuns:
         except NotFoundError:
             return "--repo takes a git URL or the path of a repository"
         return f"write --repo {known.remote_url} for the registered repository {remote!r}"
+
+    def plan(self, remote: str, *, commit: str, patch: bytes | None, environment: EnvironmentPlan | None) -> PlanReply:
+        """The environment that a run of this commit and patch would have; nothing is built or run."""
+        repository = self.register_reachable(remote)
+        found, preview = self._engine.preview(
+            repository,
+            commit=commit,
+            patch=None if patch is None else SessionPatch(patch),
+            wanted=environment,
+        )
+        return PlanReply(repository=repository.name, commit_sha=found, environment=preview)
 
     @contextmanager
     def in_workspace(

@@ -4,6 +4,7 @@
 .by-fingerprint/<key>-<id>/   an environment at its final path; a rebuild gets another <id>
 .seals/<key>.json             names the one environment that is complete; replaced by an atomic rename
 .seals/<key>-<id>.<sha>.json  every file of that environment, with size and digest
+.seals/<key>-<id>.compiled    its bytecode is complete
 .seals/<key>.damaged          why the last seal was withdrawn
 .locks/<key>                  held by the builder; contains the folder that is being built
 .tmp/<key>/                   the TMPDIR of the build tool that runs under that lock
@@ -73,6 +74,10 @@ class Layout:
     def damage(self, key: str) -> Path:
         """The note about a withdrawn seal."""
         return self.seals / f"{key}.damaged"
+
+    def compiled(self, directory: str) -> Path:
+        """The file that says that the environment in ``directory`` has all its bytecode."""
+        return self.seals / f"{directory}.compiled"
 
     def lock(self, key: str) -> Path:
         """The build lock of a fingerprint."""
