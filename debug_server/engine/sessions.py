@@ -46,6 +46,7 @@ from debug_server.worktrees import SessionPatch, WorktreeLease, WorktreePool, bu
 from debug_server.worktrees.locks import folder_lock
 from debug_server.worktrees.mirror import check_remote_url
 from debug_server.worktrees.patches import apply_patch, load_patch
+from debug_server.worktrees.pool import OnWait
 from debug_server.worktrees.process_leases import ProcessLeases
 from debug_server.worktrees.removed_files import remove_renamed, rename_files
 from debug_server.worktrees.repository_trust import Trust
@@ -197,14 +198,15 @@ class Sessions:
         plan: SessionPlan | None = None,
         metadata: Mapping[str, Any] | None = None,
         timeout: float | None = None,
+        on_wait: OnWait | None = None,
         apply: bool = True,
     ) -> Session:
         """Lease a workspace of the commit, apply the patch, and add the session's row: all of it or nothing.
 
-        Without ``apply`` the session's command applies the patch.
+        Without ``apply`` the session's command applies the patch. ``on_wait`` is called with what it waits for.
         """
         lease = self.pool(repository).acquire_worktree(
-            commit_sha=commit, owner=owner, environment_hash=None, timeout=timeout
+            commit_sha=commit, owner=owner, environment_hash=None, timeout=timeout, on_wait=on_wait
         )
         try:
             if patch is not None and apply:
