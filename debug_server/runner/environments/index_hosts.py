@@ -1,4 +1,4 @@
-"""The hosts that the configured package indexes need, for a network policy that allows these indexes and nothing else."""
+"""The hosts that the configured package indexes need, for a network policy that allows nothing else."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ _DEFAULTS = ("UV_DEFAULT_INDEX", "UV_INDEX_URL")
 _MORE = ("UV_INDEX", "UV_EXTRA_INDEX_URL", "UV_FIND_LINKS")
 _SECONDS = 10.0
 _PAGE_BYTES = 4 << 20
+_MOST_HOSTS = 16
 _PROJECT = "pip"  # every mirror of the public index has it
 _DEFAULT_IN_HELP = re.compile(r"\(by\s+default:\s+<(https://[^>\s]+)>\)")
 _LINK = re.compile(rb"""<a\s[^>]*?href\s*=\s*["']([^"'#]+)""", re.IGNORECASE)
@@ -98,9 +99,8 @@ def file_hosts(index: str) -> tuple[str, ...] | None:
         return None
     links = [urljoin(base, html.unescape(link.decode("utf-8", "replace"))) for link in _LINK.findall(page)]
     origins = [urlsplit(link) for link in links]
-    return tuple(
-        dict.fromkeys(f"{each.scheme}://{each.netloc}" for each in origins if each.scheme in ("http", "https"))
-    )
+    found = dict.fromkeys(f"{each.scheme}://{each.netloc}" for each in origins if each.scheme in ("http", "https"))
+    return tuple(found)[:_MOST_HOSTS]
 
 
 def _request(url: str) -> urllib.request.Request:
