@@ -14,7 +14,7 @@ from __future__ import annotations
 import os
 import secrets
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import timedelta
@@ -26,6 +26,7 @@ from debug_server.runner.cancellation import Cancellation
 from debug_server.runner.environments import leases
 from debug_server.runner.environments.build_context import BuildContext
 from debug_server.runner.environments.build_lock import BuildLock, build_lock
+from debug_server.runner.environments.build_need import build_digest, build_need
 from debug_server.runner.environments.build_plan import (
     Builder,
     BuildPlan,
@@ -46,6 +47,14 @@ from debug_server.runner.environments.listing import InstalledEnvironment, list_
 from debug_server.runner.environments.manifests import ManifestSet, read_manifests
 from debug_server.runner.environments.preview import EnvironmentPreview
 from debug_server.runner.environments.probes import ProbeCache
+from debug_server.runner.environments.project_build import (
+    ProjectBuild,
+    build_key,
+    place,
+    placed_before,
+    record_of,
+    run_build,
+)
 from debug_server.runner.environments.protection import set_folders_writable
 from debug_server.runner.environments.python_choice import choose_python, read_statement
 from debug_server.runner.environments.request import EnvironmentRequest
@@ -59,7 +68,7 @@ from debug_server.runner.environments.seal import (
     withdraw,
     write_seal,
 )
-from debug_server.runner.environments.workspace import workspace_environment
+from debug_server.runner.environments.workspace import import_roots, workspace_environment
 from debug_server.worktrees.dependency_state import DependencyStateStore, safe_key
 
 __all__ = [
@@ -188,6 +197,49 @@ class EnvironmentManager:
             built=self._reuse(plan.fingerprint) is not None,
             notes=notes,
         )
+
+    def workspace_variables(
+        self,
+        handle: EnvironmentHandle,
+        workspace: Path,
+        request: EnvironmentRequest,
+        *,
+        base_env: Mapping[str, str] | None = None,
+        log: LogSink | None = None,
+        cancellation: Cancellation | None = None,
+    ) -> dict[str, str]:
+        """``workspace_environment`` with the projects of the request's manifests, built where they must be."""
+        projects = _projects(request, workspace)
+        builds = (self._build_project(handle, folder, log or _NullLog(), cancellation) for folder in projects)
+        sites = [build.site for build in builds if build is not None]
+        return workspace_environment(handle, workspace, base_env=base_env, projects=projects, sites=sites)
+
+    def _build_project(
+        self, handle: EnvironmentHandle, project: Path, log: LogSink, cancellation: Cancellation | None
+    ) -> ProjectBuild | None:
+        """What a build makes of a project, placed beside its sources; None if its sources are all there is."""
+        record = record_of(self._layout, project)
+        placed = placed_before(record)
+        reason = build_need(project, placed=placed)
+        if reason is None or handle.fingerprint is None:
+            return None
+        key = build_key(handle.fingerprint, build_digest(project, placed=placed))
+        found = ProjectBuild(folder=self._layout.builds / handle.path.name / f"{key}-build")
+        if not found.is_complete:
+            begun = time.monotonic()
+            with self._locked(key, log, cancellation) as lock:
+                lock.end_killed_build()
+                if not found.is_complete:
+                    log.write(f"[debug-server] project: building it, because {reason}\n", "system")
+                    lock.begin(found.folder)
+                    context = self._context(found.folder, log, cancellation)
+                    roots = import_roots(project)
+                    run_build(found, project, roots, python=handle.python_path, placed=placed, context=context)
+                    seconds = time.monotonic() - begun
+                    log.write(f"[debug-server] project: built in {seconds:.3f} s\n", "system")
+                lock.finish()
+        place(found, project, record)
+        return found
 
     def plan_fingerprint(self, request: EnvironmentRequest) -> str:
         """The fingerprint of the environment that ``ensure(request)`` would return; builds nothing."""
@@ -415,6 +467,14 @@ class EnvironmentManager:
         path, cancellation = self._layout.lock(key_of(fingerprint)), cancellation or Cancellation()
         with build_lock(path, timeout=self._build_timeout, log=log, cancellation=cancellation) as lock:
             yield lock
+
+
+def _projects(request: EnvironmentRequest, workspace: Path) -> list[Path]:
+    """The folders of the projects that the manifests declare, else the workspace."""
+    names = ("pyproject.toml", "setup.py", "setup.cfg", "uv.lock")
+    paths = [Path(os.path.abspath(path)) for path in request.manifests or ()]  # noqa: PTH100  (keeps symlinks as named)
+    found = list(dict.fromkeys(path.parent for path in paths if path.name in names))
+    return [folder for folder in found if folder.is_relative_to(workspace)] or [workspace]
 
 
 def _python_line(plan: BuildPlan) -> str | None:

@@ -86,8 +86,6 @@ class Preparation:
         """The requested environment and its variables; it is not removed while ``stack`` is open."""
         if request is None or (environments := self._environments()) is None:
             return None, {}
-        from debug_server.runner.environment import workspace_environment
-
         if (request := environments.detected(request, log=log)) is None:
             return None, {}
         token = getattr(lease, "lease_token", None)
@@ -99,9 +97,12 @@ class Preparation:
         if handle.build is not None:
             found = "reused" if handle.build.hit else f"built {len(handle.build.packages)} packages for"
             log.write(f"[debug-server] environment: {found} {handle.path.name} in {handle.build.seconds:.3f} s\n")
+        variables = environments.workspace_variables(
+            handle, Path(lease.path), request, base_env=self._base_env, log=log, cancellation=cancellation
+        )
         if not environments.has_bytecode(handle):
             self._compile_later(environments, handle)
-        return handle, workspace_environment(handle, Path(lease.path), base_env=self._base_env)
+        return handle, variables
 
     def _compile_later(self, environments: EnvironmentManager, handle: EnvironmentHandle) -> None:
         """Compile bytecode while commands run, so that later commands need not; what is left goes on in later runs."""

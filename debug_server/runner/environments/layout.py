@@ -11,6 +11,8 @@
 .tmp/<key>.project/           the copy of a project that it works on
 .leases/<key>-<id>            a shared lock of each user; its mtime is the time of the last use
 .leases/<key>-<id>@<pid>      a process that uses it and outlives the server (a keeper)
+.builds/<key>-<id>/<key>-build/ what a build of a project under test made for that environment
+.builds/placed-<sha>.json      which of it was copied into a workspace
 .projects/<sha>/               name, version and scripts of a project under test
 .state/<name>.json            which fingerprint a name last had
 """
@@ -61,6 +63,11 @@ class Layout:
     def projects(self) -> Path:
         """The folder of descriptions of projects under test."""
         return self.root / ".projects"
+
+    @property
+    def builds(self) -> Path:
+        """The folder of built projects."""
+        return self.root / ".builds"
 
     @property
     def probes(self) -> Path:

@@ -58,6 +58,7 @@ def read_ini(path: Path) -> IniFile:
 def parse_ini(text: str) -> IniFile:
     """The sections of ``text``; none if it is not understood."""
     parser = configparser.RawConfigParser(strict=False)
+    parser.optionxform = str  # type: ignore[assignment,method-assign]  # names of scripts and extras keep their case
     try:
         parser.read_string(text)
     except configparser.Error:
