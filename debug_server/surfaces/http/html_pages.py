@@ -50,6 +50,10 @@ _ABOUT = "Runs commands on commits and patches of git repositories, streams thei
 
 def _example(host: str) -> str:
     return (
+        "In an empty folder, answered with the output:\n\n"
+        f"curl http://{host}/api/v1/exec -H 'Authorization: Bearer TOKEN' \\\n"
+        """  -d '{"argv": ["echo", "hello"]}'\n\n"""
+        "In a workspace of a registered repository:\n\n"
         f"curl 'http://{host}/api/v1/runs?wait=60' -H 'Authorization: Bearer TOKEN' \\\n"
         """  -d '{"repository": "NAME", "commit": "HEAD", "argv": ["python3", "-c", "print(6 * 7)"]}'"""
     )

@@ -73,6 +73,7 @@ def test_the_front_page(shared: Served) -> None:
     assert text.headers["content-type"].startswith("text/plain")
     for said in (read.said, text.text):
         assert f"http://127.0.0.1:{shared.port}/api/v1/runs" in said
+        assert f"curl http://127.0.0.1:{shared.port}/api/v1/exec -H" in said
 
 
 def test_the_reference(shared: Served) -> None:
