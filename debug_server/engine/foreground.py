@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from debug_server.engine.keeper_calls import KeeperCalls
 from debug_server.engine.run_or_log import run_or_log
@@ -25,7 +26,9 @@ from debug_server.runner.recovery import Adopted, recover
 from debug_server.runner.spec import CommandResult
 from debug_server.runner.worker import WorkerSupervisor
 from debug_server.store import MetadataStore
-from debug_server.worktrees import SessionPatch
+
+if TYPE_CHECKING:
+    from debug_server.worktrees import SessionPatch
 
 NO_DEADLINE = 365 * 86400.0  # seconds: the command and the reader of its output have no deadline
 

@@ -17,8 +17,9 @@ from dataclasses import replace
 from datetime import datetime
 from functools import partial
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
+from debug_server import worktrees  # its exports are loaded on first use
 from debug_server.config import WorkspacesConfig
 from debug_server.disk import ownership
 from debug_server.engine.artifacts import ArtifactCopier
@@ -41,13 +42,13 @@ from debug_server.runner.environments.request import EnvironmentRequest
 from debug_server.runner.planning import Job
 from debug_server.runner.settings import RunnerPaths, RunnerSettings
 from debug_server.store import MetadataStore
-from debug_server.worktrees import SessionPatch, WorktreeLease, WorktreePool, build_pool_from_repository
 from debug_server.worktrees.locks import folder_lock
-from debug_server.worktrees.mirror import check_remote_url
-from debug_server.worktrees.patches import apply_patch, load_patch
 from debug_server.worktrees.process_leases import ProcessLeases
 from debug_server.worktrees.removed_files import remove_renamed, rename_files
 from debug_server.worktrees.repository_trust import Trust
+
+if TYPE_CHECKING:
+    from debug_server.worktrees import SessionPatch, WorktreeLease, WorktreePool
 
 _LOG = logging.getLogger(__name__)
 _MAX_FORKS = 64
@@ -103,7 +104,7 @@ class Sessions:
 
     def register(self, remote: str, *, name: str | None = None) -> Repository:
         """The repository of a URL or a local path, registered if it is new."""
-        checked = check_remote_url(remote)
+        checked = worktrees.check_remote_url(remote)
         url = str(Path(checked).resolve()) if checked.startswith("/") else checked
         with self._lock:
             try:
@@ -170,7 +171,7 @@ class Sessions:
             found = self._pools.get(repository.id)
             if found is None:
                 bare_path, worktree_root = self._places(repository.name)
-                found = build_pool_from_repository(
+                found = worktrees.build_pool_from_repository(
                     self._store,
                     repository,
                     bare_path=bare_path,
@@ -206,7 +207,7 @@ class Sessions:
         )
         try:
             if patch is not None and apply:
-                apply_patch(lease.path, patch, patches_dir=self._paths.patches_dir)
+                worktrees.apply_patch(lease.path, patch, patches_dir=self._paths.patches_dir)
             return self._store.sessions.create(
                 repository_id=repository.id,
                 commit_sha=lease.commit_sha,
@@ -423,7 +424,7 @@ class Sessions:
     def _patch_of(self, session: Session) -> SessionPatch | None:
         if session.patch_hash is None:
             return None
-        return load_patch(session.patch_hash, self._paths.patches_dir)
+        return worktrees.load_patch(session.patch_hash, self._paths.patches_dir)
 
     def fork(self, session: Session, count: int, *, owner: str) -> list[Session]:
         """Open new sessions whose workspaces are copies of this one's."""

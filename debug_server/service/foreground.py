@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from debug_server import worktrees  # its exports are loaded on first use
 from debug_server.engine.foreground import NO_DEADLINE, ForegroundEngine
 from debug_server.engine.sessions import Sessions
 from debug_server.engine.workspace import SessionWorkspace
@@ -38,9 +39,7 @@ from debug_server.runner.log_listener import ChunkCallback
 from debug_server.runner.settings import RunnerSettings, shell_command
 from debug_server.runner.worker import session_number
 from debug_server.store import MetadataStore
-from debug_server.worktrees import SessionPatch
 from debug_server.worktrees.artifact_files import RefusedFile, check_patterns
-from debug_server.worktrees.repository_view import is_repository
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,7 +128,7 @@ class ForegroundRun:
                 self.session,
                 request.command,
                 self._lease,
-                patch=None if request.patch is None else SessionPatch(request.patch),
+                patch=None if request.patch is None else worktrees.SessionPatch(request.patch),
                 artifacts=request.artifacts,
                 observers=observers,
                 terminal_size=terminal_size,
@@ -201,7 +200,7 @@ class ForegroundRuns:
         try:
             return self._sessions.register_reachable(remote)
         except RemoteUnreachableError as error:
-            if is_repository(remote):
+            if worktrees.is_repository(remote):
                 raise
             raise InvalidInputError(f"{error}: {self._advice(remote)}") from error
 
@@ -225,7 +224,7 @@ class ForegroundRuns:
     ) -> Iterator[ForegroundRun]:
         """A run in a new workspace of a commit; if this process is killed, recovery closes the session."""
         plan = SessionPlan(environment=environment, process=self._engine.owner)
-        patch = None if request.patch is None else SessionPatch(request.patch)
+        patch = None if request.patch is None else worktrees.SessionPatch(request.patch)
         session = self._sessions.open(repository, commit=commit, owner=owner, plan=plan, patch=patch, apply=False)
         try:
             with self._sessions.lease(session).kept_alive() as lease:
