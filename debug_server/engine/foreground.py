@@ -13,12 +13,21 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from debug_server import worktrees  # its exports are loaded on first use
 from debug_server.engine.keeper_calls import KeeperCalls
 from debug_server.engine.run_or_log import run_or_log
 from debug_server.engine.sessions import SESSION_END, Sessions
 from debug_server.engine.workspace import SessionWorkspace
 from debug_server.errors import DebugServerError, InvalidInputError
-from debug_server.model import Command, CommandSpec, CommandStatus, Session, SessionStatus
+from debug_server.model import (
+    Command,
+    CommandSpec,
+    CommandStatus,
+    EnvironmentPlan,
+    Repository,
+    Session,
+    SessionStatus,
+)
 from debug_server.ports import Lease
 from debug_server.runner.keeper_connection import KeeperConnection
 from debug_server.runner.log_listener import ChunkCallback, observe_log
@@ -28,6 +37,7 @@ from debug_server.runner.worker import WorkerSupervisor
 from debug_server.store import MetadataStore
 
 if TYPE_CHECKING:
+    from debug_server.runner.environments.preview import EnvironmentPreview
     from debug_server.worktrees import SessionPatch
 
 NO_DEADLINE = 365 * 86400.0  # seconds: the command and the reader of its output have no deadline
@@ -81,6 +91,29 @@ class ForegroundEngine:
             observer_seconds=NO_DEADLINE,
             terminal_size=terminal_size,
         )
+
+    def preview(
+        self,
+        repository: Repository,
+        *,
+        commit: str,
+        patch: SessionPatch | None,
+        wanted: EnvironmentPlan | None,
+    ) -> tuple[str, EnvironmentPreview]:
+        """The commit's id and the environment of a command there; nothing is built or run."""
+        from debug_server.runner.environments.preview import EnvironmentPreview
+
+        pool = self._sessions.pool(repository)
+        with pool.acquire_worktree(commit_sha=commit, owner="plan", environment_hash=None) as lease:
+            if patch is not None:
+                worktrees.apply_patch(lease.path, patch, patches_dir=self._supervisor.paths.patches_dir)
+            request, environments = (
+                self._sessions.requested(wanted, lease.path, name="plan"),
+                self._supervisor.environments,
+            )
+            if request is None or environments is None:
+                return lease.commit_sha, EnvironmentPreview()
+            return lease.commit_sha, environments.preview(request)
 
     def close(self, session: Session) -> None:
         """Close a session if all its commands have ended; otherwise the next process closes it."""

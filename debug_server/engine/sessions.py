@@ -32,6 +32,7 @@ from debug_server.model import (
     Command,
     CommandSpec,
     CommandStatus,
+    EnvironmentPlan,
     Repository,
     Session,
     SessionPlan,
@@ -51,6 +52,7 @@ if TYPE_CHECKING:
     from debug_server.worktrees import SessionPatch, WorktreeLease, WorktreePool
 
 _LOG = logging.getLogger(__name__)
+NO_MANIFEST = ("none",)  # in the place of manifests: nothing but the interpreter
 _MAX_FORKS = 64
 _REMOVAL_SECONDS = 10.0  # for others to rename the files of removed repositories
 _PAGE = 200
@@ -310,16 +312,21 @@ class Sessions:
 
     def environment(self, session: Session, workspace: Path) -> EnvironmentRequest | None:
         """The environment that was requested when the session was opened."""
-        wanted = session.plan.environment
+        return self.requested(session.plan.environment, workspace, name=f"session-{session.id}")
+
+    @staticmethod
+    def requested(wanted: EnvironmentPlan | None, workspace: Path, *, name: str) -> EnvironmentRequest | None:
+        """The request of an environment plan in a workspace."""
         if wanted is None:
             return None
         return EnvironmentRequest(
-            f"session-{session.id}",
-            [workspace / name for name in wanted.manifests],
+            name,
+            [] if wanted.manifests == NO_MANIFEST else [workspace / name for name in wanted.manifests],
             {"python": wanted.python} if wanted.python else None,
             project_root=workspace,
             groups=wanted.groups,
             extras=wanted.extras,
+            detect=not wanted.manifests,
         )
 
     def plan_job(self, command: Command, lease: Lease | None = None, *, spec: CommandSpec | None = None) -> Job:

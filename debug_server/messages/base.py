@@ -64,10 +64,10 @@ PATCH = Field(
     max_length=16 << 20, description="A unified diff, applied to the commit; if it is not UTF-8, use patch_base64."
 )
 PATCH_BASE64 = Field(description="The patch as base64: any bytes.")
-MANIFESTS = Field(max_length=64, description="Dependency files; they are installed into the environment.")
-PYTHON = Field(max_length=64, description="Python version of the environment, such as 3.12.")
-EXTRAS = Field(description="Extras of pyproject.toml to install.")
-GROUPS = Field(description="Dependency groups of pyproject.toml to install.")
+MANIFESTS = Field(max_length=64, description="Dependency files to install; none: only Python; default: detected.")
+PYTHON = Field(max_length=64, description="Python version of the environment, such as 3.12; system: no environment.")
+EXTRAS = Field(description="Extras of the project to install.")
+GROUPS = Field(description="Dependency groups of the project to install.")
 
 MAX_METADATA = 1 << 16  # characters of JSON; a page may have a thousand sessions with metadata
 

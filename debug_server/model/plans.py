@@ -10,17 +10,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Self
 
-from debug_server.errors import StoreUnavailableError
+from debug_server.errors import InvalidInputError, StoreUnavailableError
 
 VERSION = 1
+SYSTEM = "system"  # in the place of a version of Python: no environment, the programs of the machine
 UNCOMMITTED_PATCH = "uncommitted.patch"  # artifact of a closed session: what its branch tree had not committed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EnvironmentPlan:
-    """The environment that a session's commands run in."""
+    """The environment that a session's commands run in. Without manifests, the project's own files decide."""
 
-    manifests: tuple[str, ...] = ()  # by their names in the workspace
+    manifests: tuple[str, ...] = ()  # by their names in the workspace; ("none",): nothing but the interpreter
     python: str | None = None
     extras: tuple[str, ...] = ()
     groups: tuple[str, ...] = ()
@@ -34,8 +35,10 @@ class EnvironmentPlan:
         extras: Sequence[str] = (),
         groups: Sequence[str] = (),
     ) -> Self | None:
-        """None when nothing is requested: then commands run without an environment."""
-        if not (manifests or python or extras or groups):
+        """None if ``python`` is ``system``: then commands run without an environment."""
+        if python == SYSTEM:
+            if manifests or extras or groups:
+                raise InvalidInputError("python 'system' means no environment: leave manifests, extras and groups out")
             return None
         return cls(manifests=tuple(manifests), python=python, extras=tuple(extras), groups=tuple(groups))
 

@@ -16,6 +16,7 @@ import secrets
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
@@ -28,20 +29,22 @@ from debug_server.runner.environments.build_lock import BuildLock, build_lock
 from debug_server.runner.environments.build_plan import (
     Builder,
     BuildPlan,
-    check_extras_and_groups,
     check_metadata,
     difference,
     make_plan,
+    with_own_groups,
 )
 from debug_server.runner.environments.builders import choose_builder
 from debug_server.runner.environments.checked_build import build_checked
 from debug_server.runner.environments.collector import GRACE_SECONDS, GarbageCollection, collect, remove_superseded
+from debug_server.runner.environments.detection import detect_project
 from debug_server.runner.environments.handle import BuildReport, EnvironmentHandle
 from debug_server.runner.environments.interpreters import Interpreter, Interpreters
 from debug_server.runner.environments.inventory import Inventory, distributions_of, take_inventory
 from debug_server.runner.environments.layout import Layout, key_of, key_of_directory
 from debug_server.runner.environments.listing import InstalledEnvironment, list_environments, record_verified
 from debug_server.runner.environments.manifests import ManifestSet, read_manifests
+from debug_server.runner.environments.preview import EnvironmentPreview
 from debug_server.runner.environments.probes import ProbeCache
 from debug_server.runner.environments.protection import make_folders_writable
 from debug_server.runner.environments.python_choice import choose_python, read_statement
@@ -114,6 +117,7 @@ class EnvironmentManager:
         """
         cancellation = cancellation or Cancellation()
         begun, asked_ns = time.monotonic(), time.time_ns()
+        request = self.detected(request, log=log) or replace(request, detect=False)
         plan = self._make_plan(request)
         if plan.python_reason is not None:
             log = log or _NullLog()
@@ -130,14 +134,63 @@ class EnvironmentManager:
             seconds=time.monotonic() - begun,
             builder=seal.builder,
             packages=seal.packages,
+            chosen=request.chosen,
             python=_python_line(plan),
         )
         self._record_name(plan, seal)
         return self._handle(seal, report)
 
+    def detected(self, request: EnvironmentRequest, *, log: LogSink | None = None) -> EnvironmentRequest | None:
+        """``request`` with what the project's files declare, if it leaves that to them; None if they declare nothing.
+
+        The log gets the choice in one line. Extras and groups of the request replace those that would be chosen.
+        """
+        if not request.detect:
+            return request
+        root = Path(request.project_root or Path.cwd())
+        found = detect_project(root)
+        if not (found or request.metadata or request.extras or request.groups):
+            if found.notes and log is not None:
+                log.write(f"[debug-server] environment: none ({found.describe()})\n", "system")
+            return None
+        if found and log is not None:
+            log.write(f"[debug-server] environment: {found.describe()}\n", "system")
+        named = bool(request.extras or request.groups)
+        return replace(
+            request,
+            detect=False,
+            manifests=[root / name for name in found.manifests],
+            extras=request.extras if named else found.extras,
+            groups=request.groups if named else found.groups,
+            packages=[*request.packages, *found.packages],
+            chosen=found.describe() if found else None,
+        )
+
+    def preview(self, request: EnvironmentRequest) -> EnvironmentPreview:
+        """What ``ensure(request)`` would return; builds nothing."""
+        root = Path(request.project_root or Path.cwd())
+        notes = detect_project(root).notes if request.detect else ()
+        detected = self.detected(request)
+        if detected is None:
+            return EnvironmentPreview(notes=notes)
+        plan = self._make_plan(detected)
+        return EnvironmentPreview(
+            chosen=detected.chosen,
+            manifests=tuple(os.path.relpath(path, root) for path in plan.manifests.all()),
+            extras=tuple(detected.extras),
+            groups=tuple(detected.groups),
+            packages=tuple(detected.packages),
+            python=f"{plan.interpreter.version} ({plan.interpreter.path})",
+            python_reason=plan.python_reason,
+            builder=plan.builder.tool,
+            fingerprint=plan.fingerprint,
+            built=self._reuse(plan.fingerprint) is not None,
+            notes=notes,
+        )
+
     def plan_fingerprint(self, request: EnvironmentRequest) -> str:
         """The fingerprint of the environment that ``ensure(request)`` would return; builds nothing."""
-        return self._make_plan(request).fingerprint
+        return self._make_plan(self.detected(request) or replace(request, detect=False)).fingerprint
 
     def verify(self, fingerprint: str, *, log: LogSink | None = None) -> dict[str, str]:
         """Check every file; returns path -> problem.
@@ -201,7 +254,7 @@ class EnvironmentManager:
     def _make_plan(self, request: EnvironmentRequest) -> BuildPlan:
         check_metadata(request)
         manifests = read_manifests(request)
-        check_extras_and_groups(request, manifests)
+        request = with_own_groups(request, manifests)
         builder = choose_builder(request, manifests, self._probes)
         interpreter, reason = self._choose_python(request, manifests, builder)
         return make_plan(request, manifests, interpreter, builder, python_reason=reason)
@@ -301,6 +354,7 @@ class EnvironmentManager:
                 "directory": seal.directory,
                 "builder": seal.builder,
                 "components": plan.components,
+                "chosen": plan.request.chosen,
                 "python": _python_line(plan),
             }
             self.state_store.write(name, seal.fingerprint, facts)

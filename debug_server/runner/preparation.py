@@ -88,6 +88,8 @@ class Preparation:
             return None, {}
         from debug_server.runner.environment import workspace_environment
 
+        if (request := environments.detected(request, log=log)) is None:
+            return None, {}
         force = bool(getattr(lease, "needs_dependency_sync", False))
         handle = environments.ensure(request, force=force, log=log, cancellation=cancellation)
         stack.enter_context(handle.hold())

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from debug_server import worktrees  # its exports are loaded on first use
 from debug_server.engine.foreground import NO_DEADLINE, ForegroundEngine
@@ -41,6 +42,9 @@ from debug_server.runner.worker import session_number
 from debug_server.store import MetadataStore
 from debug_server.worktrees.artifact_files import RefusedFile, check_patterns
 
+if TYPE_CHECKING:
+    from debug_server.runner.environments.preview import EnvironmentPreview
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunRequest:
@@ -49,6 +53,15 @@ class RunRequest:
     command: CommandSpec
     patch: bytes | None = None  # applied before it starts
     artifacts: Sequence[str] = ()  # patterns of files to keep
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanReply:
+    """What a run would use."""
+
+    repository: str
+    commit_sha: str
+    environment: EnvironmentPreview
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -211,6 +224,17 @@ class ForegroundRuns:
         except NotFoundError:
             return "--repo takes a git URL or the path of a repository"
         return f"write --repo {known.remote_url} for the registered repository {remote!r}"
+
+    def plan(self, remote: str, *, commit: str, patch: bytes | None, environment: EnvironmentPlan | None) -> PlanReply:
+        """The environment that a run of this commit and patch would have; nothing is built or run."""
+        repository = self.register_reachable(remote)
+        found, preview = self._engine.preview(
+            repository,
+            commit=commit,
+            patch=None if patch is None else worktrees.SessionPatch(patch),
+            wanted=environment,
+        )
+        return PlanReply(repository=repository.name, commit_sha=found, environment=preview)
 
     @contextmanager
     def in_workspace(

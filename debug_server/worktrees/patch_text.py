@@ -116,10 +116,16 @@ def _parse(data: bytes) -> list[FileChange]:
     return changes
 
 
+def old_name(line: bytes) -> str | None:
+    """The file of a ``---`` line; None for /dev/null."""
+    name = unquote_name(line[4:].split(b"\t", 1)[0])
+    return None if name == "/dev/null" else _strip(name)
+
+
 def _header_paths(line: bytes) -> list[str]:
     if line.startswith((b"--- ", b"+++ ")):
-        name = unquote_name(line[4:].split(b"\t", 1)[0])
-        return [] if name == "/dev/null" else [_strip(name)]
+        name = old_name(line)
+        return [] if name is None else [name]
     for word in _NAMES:
         if line.startswith(word):
             return [unquote_name(line[len(word) :])]

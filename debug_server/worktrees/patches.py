@@ -16,9 +16,13 @@ from debug_server.disk import remove_tree
 from debug_server.errors import NotFoundError, PatchApplicationError
 from debug_server.worktrees.git import GitPlace, GitResult, OnCancel, run_git
 from debug_server.worktrees.gitdir import empty_gitdir
-from debug_server.worktrees.patch_text import PLAIN_DIFF, FileChange, read_patch
+from debug_server.worktrees.hunk_places import place_hunks
+from debug_server.worktrees.patch_text import PLAIN_DIFF, FileChange, check_inside, read_patch
 
 _FAILED_AT = re.compile(r"^error: patch failed: (?P<path>.*):(?P<line>\d+)$", re.MULTILINE)
+_MISPLACED = re.compile(
+    r"^error: (?:patch failed: |corrupt patch |patch fragment without header |No valid patches in input)", re.MULTILINE
+)
 _MEMORY_SHORT = re.compile(r"out of memory|cannot allocate memory", re.IGNORECASE)
 # git apply holds every file of a patch in memory, before and after the change, and so do we before it. Without a limit
 # a patch of a few MiB could take all of the machine's memory and disk: zeros are packed a thousandfold, and a line
@@ -56,35 +60,51 @@ def apply_patch(workspace: Path, patch: SessionPatch, *, patches_dir: Path, on_c
 
     A cancellation through ``on_cancel`` kills git: PatchApplicationError, and the files are as before.
     """
-    changes = read_patch(patch.data)
-    paths = sorted({path for change in changes for path in change.paths})
+    changes = _checked(patch.data, workspace)
+    with _stored(patch, patches_dir) as kept:
+        # The workspace's own gitdir is not read: its configuration may name programs to run.
+        place = GitPlace(git_dir=empty_gitdir(patches_dir), work_tree=workspace)
+        applied = _apply(workspace, patch.data, changes, place, on_cancel=on_cancel)
+        if _MISPLACED.search(applied.stderr) and not applied.ok:
+            data = place_hunks(patch.data, lambda path: _content(workspace, path))
+            changes = _checked(data, workspace)
+            # Every hunk is where its lines are, so that it needs no context.
+            applied = _apply(workspace, data, changes, place, "--unidiff-zero", on_cancel=on_cancel)
+        if not applied.ok:
+            raise _error_for(applied, changes)
+    return kept
+
+
+def _checked(data: bytes, workspace: Path) -> list[FileChange]:
+    """What the patch changes; PatchApplicationError if that is outside the workspace, or too large."""
+    changes = read_patch(data)
+    paths = _paths_of(changes)
     _refuse_links(workspace, paths)
     if sum(_size(workspace, path) for path in paths) > _MAX_MEMORY:
         raise _too_large()
-    with _stored(patch, patches_dir) as kept:
-        _apply(workspace, patch, changes, paths, patches_dir=patches_dir, on_cancel=on_cancel)
-    return kept
+    return changes
+
+
+def _paths_of(changes: Sequence[FileChange]) -> list[str]:
+    return sorted({path for change in changes for path in change.paths})
 
 
 def _apply(
     workspace: Path,
-    patch: SessionPatch,
+    data: bytes,
     changes: Sequence[FileChange],
-    paths: Sequence[str],
-    *,
-    patches_dir: Path,
+    place: GitPlace,
+    *options: str,
     on_cancel: OnCancel | None,
-) -> None:
-    # The workspace's own gitdir is not read: its configuration may name programs to run.
-    place = GitPlace(git_dir=empty_gitdir(patches_dir), work_tree=workspace)
-    before = {path: _read_entry(workspace, path) for path in paths}
+) -> GitResult:
+    before = {path: _read_entry(workspace, path) for path in _paths_of(changes)}
     # git apply checks the whole patch before it writes the first file; a separate --check would cost a process more.
-    arguments = ("apply", "--whitespace=nowarn", "-")
-    applied = run_git(*arguments, place=place, stdin=patch.data, max_memory_bytes=_MAX_MEMORY, on_cancel=on_cancel)
+    arguments = ("apply", "--whitespace=nowarn", *options, "-")
+    applied = run_git(*arguments, place=place, stdin=data, max_memory_bytes=_MAX_MEMORY, on_cancel=on_cancel)
     if not applied.ok:
         # git failed after its check: the disk is full, or the files changed meanwhile.
         _restore(workspace, {path: old for path, old in before.items() if _read_entry(workspace, path) != old})
-        raise _error_for(applied, changes)
+    return applied
 
 
 def store_patch(patch: SessionPatch, patches_dir: Path) -> Path:
@@ -177,6 +197,15 @@ def _read_entry(workspace: Path, path: str) -> _Entry | None:
     if stat.S_ISLNK(mode):
         return _Entry(mode=mode, data=os.fsencode(target.readlink()))
     return _Entry(mode=mode, data=target.read_bytes()) if stat.S_ISREG(mode) else None
+
+
+def _content(workspace: Path, path: str) -> bytes | None:
+    """The content of a regular file."""
+    try:
+        entry = _read_entry(workspace, check_inside(path))
+    except OSError:
+        return None
+    return entry.data if entry is not None and stat.S_ISREG(entry.mode) else None
 
 
 def _restore(workspace: Path, before: Mapping[str, _Entry | None]) -> None:

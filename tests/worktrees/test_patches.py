@@ -150,7 +150,6 @@ def test_failure_names_file_hunk_and_line(workspace: Path, base: Path) -> None:
         ("\x1b[1mdiff --git a/text b/text\x1b[m\n", "--no-color"),
         ("diff --git text text\n--- text\n+++ text\n@@ -1 +1 @@\n-1\n+one\n", "--src-prefix=a/"),
         ("--- a/absent\n+++ b/absent\n@@ -1 +1 @@\n-x\n+y\n", "absent: No such file"),
-        ("--- a/text\n+++ b/text\n@@ -1,3 +1,3 @@\n 1\n-2\n", "corrupt patch at line"),
         ("--- /dev/null\n+++ b/text\n@@ -0,0 +1 @@\n+x\n", "text: already exists"),
         ("diff --git a/blob b/blob\nindex 1..2 100644\nBinary files a/blob and b/blob differ\n", "blob"),
     ],

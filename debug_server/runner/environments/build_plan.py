@@ -6,12 +6,13 @@ import hashlib
 import json
 import platform
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from typing import Protocol
 
 from debug_server.errors import EnvironmentBuildError
 from debug_server.runner.environments.build_context import BuildContext
+from debug_server.runner.environments.dependency_groups import split_groups
 from debug_server.runner.environments.interpreters import Interpreter
 from debug_server.runner.environments.manifests import ManifestKind, ManifestSet
 from debug_server.runner.environments.request import EnvironmentRequest
@@ -79,6 +80,7 @@ def make_plan(
         "metadata": dict(request.metadata or {}),
         "groups": sorted(request.groups),
         "extras": sorted(request.extras),
+        **({"packages": sorted(request.packages)} if request.packages else {}),
     }
     components = {
         "manifests": manifests.digest,
@@ -106,12 +108,19 @@ def difference(before: Mapping[str, object], after: Mapping[str, str]) -> str:
     return f"changed: {', '.join(changed)}" if changed else "not built yet"
 
 
-def check_extras_and_groups(request: EnvironmentRequest, manifests: ManifestSet) -> None:
-    """EnvironmentBuildError for extras or groups without a pyproject.toml, which would be ignored silently."""
+def with_own_groups(request: EnvironmentRequest, manifests: ManifestSet) -> EnvironmentRequest:
+    """``request`` with the requirements of groups that no build tool reads (Poetry, PDM, hatch) as packages.
+
+    EnvironmentBuildError for extras or groups without the file that defines them, which would be ignored silently.
+    """
+    projects = manifests.of(ManifestKind.PROJECT, ManifestKind.UV_LOCK)
     named = [f"extra {name!r}" for name in request.extras] + [f"group {name!r}" for name in request.groups]
-    projects = [path for path in manifests.of(ManifestKind.PROJECT) if path.name == "pyproject.toml"]
-    if named and not projects and not manifests.of(ManifestKind.UV_LOCK):
+    if named and not projects:
         raise EnvironmentBuildError(f"{named[0]} needs the pyproject.toml that defines it among the manifests")
+    if not request.groups:
+        return request
+    groups, packages = split_groups(list(dict.fromkeys(path.parent for path in projects)), request.groups)
+    return replace(request, groups=groups, packages=[*request.packages, *packages])
 
 
 def check_metadata(request: EnvironmentRequest) -> None:

@@ -21,6 +21,7 @@ class BuildReport:
     seconds: float  # from the request to the handle
     builder: str
     packages: tuple[str, ...]  # name==version
+    chosen: str | None = None  # the manifests and their reason, if they were detected
     python: str | None = None  # version and reason of the interpreter, when the project's own files chose it
 
 

@@ -27,4 +27,7 @@ class EnvironmentRequest:
     _: KW_ONLY
     project_root: str | os.PathLike[str] | None = None  # default: the repository around the manifests
     groups: Sequence[str] = ()  # dependency groups of pyproject.toml
-    extras: Sequence[str] = ()  # optional dependencies of pyproject.toml
+    extras: Sequence[str] = ()  # optional dependencies of the project
+    packages: Sequence[str] = ()  # further requirements, such as ``pytest>=8``
+    detect: bool = False  # let the files in ``project_root`` say what is needed
+    chosen: str | None = None  # why these manifests, if they were detected; for the record

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -64,6 +65,8 @@ class UvBuilder:
         sources = [path for path in plan.manifests.of(*_SOURCES) if path.parent not in locked or path.suffix == ".txt"]
         if sources:
             self._install(plan, context, sources)
+        if plan.request.packages and (plan.manifests.hashed or not sources):
+            self._install_packages(plan, context)
 
     def sources(self) -> str:
         """The indexes that are configured on this machine."""
@@ -91,8 +94,17 @@ class UvBuilder:
         variables = {**_variables(context, plan, folder), "UV_PROJECT_ENVIRONMENT": str(context.target)}
         context.run([self.program, *argv], cwd=folder, env=variables, hint=HINT)
 
+    def _install_packages(self, plan: BuildPlan, context: BuildContext) -> None:
+        """Further packages, after those that a lock or hashes fix."""
+        with _listed(plan, context) as arguments:
+            self.install_into(plan, context.target / "bin" / "python", arguments, context, plan.manifests.root)
+
     def _install(self, plan: BuildPlan, context: BuildContext, sources: list[Path]) -> None:
-        arguments = _source_arguments(plan, sources)
+        with _listed(plan, context) as packages:
+            further = [] if plan.manifests.hashed else packages
+            self._install_sources(plan, context, [*_source_arguments(plan, sources), *further])
+
+    def _install_sources(self, plan: BuildPlan, context: BuildContext, arguments: list[str]) -> None:
         python = context.target / "bin" / "python"
         if not plan.manifests.local_projects:
             self.install_into(plan, python, arguments, context, plan.manifests.root)
@@ -114,11 +126,24 @@ class UvBuilder:
         context.run([self.program, *argv], cwd=root, env=_variables(context, plan, root), hint=hint)
 
 
+@contextlib.contextmanager
+def _listed(plan: BuildPlan, context: BuildContext) -> Iterator[list[str]]:
+    """The packages of the request in a file, as arguments; none if there are none."""
+    if not plan.request.packages:
+        yield []
+        return
+    path = context.target / ".packages.txt"
+    path.write_text("".join(f"{line}\n" for line in plan.request.packages), "utf-8")
+    try:
+        yield ["-r", str(path)]
+    finally:
+        path.unlink()
+
+
 def _source_arguments(plan: BuildPlan, sources: list[Path]) -> list[str]:
     arguments = [word for path in sources for word in ("-r", str(path))]
     arguments += [word for path in plan.manifests.of(ManifestKind.CONSTRAINTS) for word in ("-c", str(path))]
-    projects = [path for path in sources if path.name == "pyproject.toml"]
-    if projects:
+    if projects := [path for path in sources if path in plan.manifests.of(ManifestKind.PROJECT)]:
         arguments += [word for extra in plan.request.extras for word in ("--extra", extra)]
         arguments += [word for group in plan.request.groups for word in ("--group", f"{projects[0]}:{group}")]
     elif plan.manifests.hashed:

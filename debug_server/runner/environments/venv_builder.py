@@ -36,7 +36,7 @@ class VenvBuilder:
             )
         root = plan.manifests.root
         context.run([plan.interpreter.path, "-I", "-m", "venv", str(context.target)], cwd=root)
-        if arguments := _arguments(plan):
+        if arguments := [*_arguments(plan), *plan.request.packages]:
             pip = [str(context.target / "bin" / "python"), "-m", "pip", "install", "--no-user"]
             pip += ["--no-input", "--no-compile"]
             pip += ["--no-cache-dir"] if context.bypass_cache else []

@@ -14,13 +14,18 @@ Manifests = Annotated[
     typer.Option(
         "--manifest",
         metavar="FILE",
-        help="install from this file of the repository, such as pyproject.toml; may be repeated",
+        help="install from this file of the repository; may be repeated; none: only Python; default: detected",
         rich_help_panel=PANEL,
     ),
 ]
 Python = Annotated[
     str | None,
-    typer.Option("--python", metavar="VERSION", help="the Python version, such as 3.12", rich_help_panel=PANEL),
+    typer.Option(
+        "--python",
+        metavar="VERSION",
+        help="the Python version, such as 3.12; system: no environment",
+        rich_help_panel=PANEL,
+    ),
 ]
 Extras = Annotated[
     list[str] | None,

@@ -24,6 +24,7 @@ from debug_server.surfaces.cli.token_input import TokenFileOption, TokenOption, 
 # name -> (module, sentence)
 COMMANDS = {
     "run": ("run_line", "Run a command on this machine."),
+    "plan": ("plan", "Show the environment that run --repo would use."),
     "ps": ("ps", "The commands that run or wait now."),
     "history": ("history", "The commands that have ended, newest first."),
     "rerun": ("rerun", "Run an earlier command again."),

@@ -36,8 +36,12 @@ def _nothing_mounted(tmp_path: Path) -> Iterator[None]:
 
 
 def _run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return _call(folder, "run", *arguments)
+
+
+def _call(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [PROGRAM, "run", *arguments],
+        [PROGRAM, *arguments],
         cwd=folder,
         env=_env(folder),
         capture_output=True,
@@ -233,3 +237,28 @@ def test_extras_and_groups(tmp_path: Path) -> None:
         done = _run(tmp_path, *line)
         assert (done.returncode, done.stdout) == (0, f"{wanted}\n"), done.stderr
     assert "--extra needs --repo" in _run(tmp_path, "--extra", "more", "--", "true").stderr
+
+
+def test_no_manifest(tmp_path: Path) -> None:
+    """The project's files say what is needed, also those that a patch adds; ``plan`` shows it; ``system`` has none."""
+    make_wheel(tmp_path / "wheels", "tinyb", "1.0")
+    make_remote(tmp_path / "remote").commit({"note": "one\n"})
+    text = PROJECT.format(wheels=str(tmp_path / "wheels"))
+    added = "".join(f"+{line}\n" for line in text.splitlines())
+    header = f"--- /dev/null\n+++ b/pyproject.toml\n@@ -0,0 +1,{len(text.splitlines())} @@\n"
+    (tmp_path / "add.patch").write_text(header + added)
+    seen = "import os; print('VIRTUAL_ENV' in os.environ, end=' '); import tinyb; print(tinyb.VERSION)"
+    patched = ["--repo", "remote", "--patch", "add.patch"]
+    line = "[debug-server] environment: pyproject.toml; group 'test', named for tests\n"
+
+    planned = _call(tmp_path, "plan", *patched)
+    assert "group 'test', named for tests" in planned.stdout and "not built yet" in planned.stdout, planned.stderr
+    done = _run(tmp_path, *patched, "--", "python", "-c", seen)
+    assert (done.returncode, done.stdout) == (0, "True 1.0\n") and line in done.stderr, done.stderr
+    assert "(built)" in _call(tmp_path, "plan", *patched).stdout
+    done = _run(tmp_path, *patched, "--python", "system", "--", sys.executable, "-c", seen)
+    assert (done.returncode, done.stdout) == (1, "False "), done.stderr
+    done = _run(tmp_path, "--repo", "remote", "--", sys.executable, "-c", seen)
+    assert (done.returncode, done.stdout) == (1, "False ") and "environment:" not in done.stderr, done.stderr
+    done = _run(tmp_path, "--repo", "remote", "--manifest", "none", "--", "python", "-c", seen)
+    assert (done.returncode, done.stdout) == (1, "True ") and "No module named 'tinyb'" in done.stderr
