@@ -268,7 +268,7 @@ class Sessions:
         row = self._store.worktrees.get(session.worktree_id)
         if row.lease_token is None or row.generation != session.lease_generation:
             raise LeaseLostError(f"the lease of session {session.id} on {row.path} has ended: open a new session")
-        return WorktreeLease(
+        return worktrees.WorktreeLease(
             worktree=row,
             lease_token=row.lease_token,
             path=Path(row.path),
