@@ -48,6 +48,7 @@ class Block:
     language: str
     run: bool
     server: bool  # run beside a server of its own
+    walk: bool  # run by tests/test_walks.py
     text: str
 
 
@@ -57,10 +58,16 @@ def name_of(page: Path) -> str:
 
 
 def blocks(page: Path) -> list[Block]:
-    """The fenced blocks of a page; those with ``run`` after their language are executed, ``run server`` with one."""
+    """The fenced blocks of a page; those with ``run`` after their language are executed, ``run server`` with one.
+
+    Those with ``walk`` are executed by ``tests/test_walks.py``.
+    """
     found = [(language, mark.split(), text) for language, mark, text in FENCE.findall(page.read_text())]
-    assert all(mark in ([], ["run"], ["run", "server"]) for _, mark, _ in found), page
-    return [Block(language=name, run="run" in mark, server="server" in mark, text=text) for name, mark, text in found]
+    assert all(mark in ([], ["run"], ["run", "server"], ["walk"]) for _, mark, _ in found), page
+    return [
+        Block(language=name, run="run" in mark, server="server" in mark, walk="walk" in mark, text=text)
+        for name, mark, text in found
+    ]
 
 
 def program(page: Path, language: str, *, server: bool = False) -> str:

@@ -220,6 +220,12 @@ def test_the_keeper_needs_almost_nothing() -> None:
     assert foreign_imports(lambda module: within(module.name, "runner.keeper"), *own) == []
 
 
+def test_the_filtering_proxy_needs_almost_nothing() -> None:
+    """The proxy of a command imports the standard library, itself and the errors."""
+    own = ("debug_server.runner.egress", "debug_server.errors")
+    assert foreign_imports(lambda module: within(module.name, "runner.egress"), *own) == []
+
+
 def test_the_runner_takes_only_patches_and_dependency_state_from_worktrees() -> None:
     """The runner is given a lease value: of worktrees it imports patches and dependency_state, never a pool."""
     allowed = ("debug_server.worktrees.patches", "debug_server.worktrees.dependency_state")

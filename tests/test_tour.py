@@ -29,7 +29,7 @@ __all__ = ["wheels"]  # a fixture
 PAGE = ROOT / "README.md"
 README = PAGE.read_text()
 TOUR = README.partition("## The server, in two terminals\n")[2].partition("\n## ")[0]
-ANYTHING = "…"  # in the README: something that differs from one time to the next
+ANYTHING = "…"  # in the README: something that differs from one time to the next; alone in a line, any lines
 SECONDS = 100
 
 pytestmark = pytest.mark.timeout(600)
@@ -49,7 +49,11 @@ def console(block: str) -> list[tuple[str, str]]:
 
 def matches(expected: str, said: str) -> bool:
     """Whether what was printed is what the README shows."""
-    return re.fullmatch(".*".join(map(re.escape, expected.split(ANYTHING))), said) is not None
+    lines = (
+        r"(?:.*\n)*" if line == f"{ANYTHING}\n" else ".*".join(map(re.escape, line.split(ANYTHING)))
+        for line in expected.splitlines(keepends=True)
+    )
+    return re.fullmatch("".join(lines), said) is not None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,7 +15,7 @@ from debug_server.client import calls
 from debug_server.client.calls import Call
 from debug_server.client.connection import DEFAULT_BASE_URL, client_settings
 from debug_server.client.downloaded_file import writing
-from debug_server.client.exchange import Exchange, Pause, client_options
+from debug_server.client.exchange import Exchange, Pause, client_options, require_open
 from debug_server.client.following import EventStream, LineSplitter, LogStream, ResumableStream
 from debug_server.client.paging import Paging
 from debug_server.client.sync import PAGE_BYTES
@@ -61,6 +61,7 @@ class AsyncDebugServerClient(Verbs):
 
     async def send(self, call: Call[T]) -> T:
         """Perform one operation; network failures are retried, which is safe because requests are idempotent."""
+        require_open(self._http)
         exchange = Exchange(call, self.base_url, self._timeout)
         while True:
             try:
@@ -167,6 +168,7 @@ class AsyncDebugServerClient(Verbs):
         return self._resume(stream)
 
     async def _resume(self, stream: ResumableStream[T]) -> AsyncIterator[T]:
+        require_open(self._http)
         while True:
             try:
                 async with self._http.stream(**stream.request()) as response:
@@ -190,6 +192,7 @@ class AsyncDebugServerClient(Verbs):
         self, session_id: int, artifact_id: int, target: Path | str, *, replace: bool = True
     ) -> Path:
         """Download an artifact into a file, whole or not at all; without ``replace``, the file must not exist."""
+        require_open(self._http)
         exchange = Exchange(calls.artifact_file(session_id, artifact_id), self.base_url, self._timeout)
         while True:
             try:

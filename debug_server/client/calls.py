@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import base64
+import math
+import os
 import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -16,6 +18,7 @@ from debug_server.model import Limits, check_argv, check_list
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
+Words = Sequence[str | os.PathLike[str]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,13 +34,33 @@ class Call(Generic[T_co]):
 
 def _call(operation: str, reply: type[T], /, timeout: float = 0.0, **fields: Any) -> Call[T]:
     """Leave out fields that are None or empty: the server's defaults apply."""
-    given = {name: value for name, value in fields.items() if value is not None and value not in ({}, [], ())}
+    given = {
+        name: _plain(name, value) for name, value in fields.items() if value is not None and value not in ({}, [], ())
+    }
     return Call(operation=operation, reply=reply, fields=given, timeout=timeout)
+
+
+def _plain(name: str, value: object) -> object:
+    """The value of a field as JSON carries it; InvalidInputError names a part that it cannot carry."""
+    match value:
+        case None | str() | int():
+            return value
+        case float():
+            if not math.isfinite(value):
+                raise InvalidInputError(f"{name}: must be a finite number, not {value}", field=name)
+            return value
+        case os.PathLike():
+            return os.fsdecode(value)
+        case Mapping():
+            return {str(key): _plain(f"{name}.{key}", item) for key, item in value.items()}
+        case list() | tuple():
+            return [_plain(f"{name}.{number}", item) for number, item in enumerate(value)]
+    raise InvalidInputError(f"{name}: cannot be sent: {type(value).__name__} is none of JSON's types", field=name)
 
 
 def register_repository(
     name: str,
-    remote_url: str,
+    remote_url: str | os.PathLike[str],
     *,
     default_branch: str | None = None,
     description: str | None = None,
@@ -94,13 +117,13 @@ def open_session(
     metadata: Mapping[str, Any] | None = None,
     requested_by: str | None = None,
     expires_in: float | None = None,
-    manifests: Sequence[str] = (),
+    manifests: Words = (),
     python: str | None = None,
     extras: Sequence[str] = (),
     groups: Sequence[str] = (),
     commands: Sequence[str] = (),
     env: Mapping[str, str] | None = None,
-    cwd: str | None = None,
+    cwd: str | os.PathLike[str] | None = None,
     commit: str | None = None,
 ) -> Call[r.SessionReply]:
     """Lease a workspace of a commit and a patch; ``commands`` are lines for the server's shell.
@@ -172,15 +195,15 @@ def close_session(session_id: int) -> Call[r.Message]:
 
 
 def _command(
-    argv: Sequence[str],
+    argv: Words,
     *,
-    cwd: str | None = None,
+    cwd: str | os.PathLike[str] | None = None,
     env: Mapping[str, str] | None = None,
     log_name: str | None = None,
     limits: Limits | Mapping[str, float] | None = None,
     require: Sequence[str] = (),
     secrets: Sequence[str] = (),
-    artifacts: Sequence[str] = (),
+    artifacts: Words = (),
     tty: bool = False,
     stdin: bool = False,
     priority: int = 0,
@@ -202,15 +225,15 @@ def _command(
 
 def submit_command(
     session_id: int,
-    argv: Sequence[str],
+    argv: Words,
     *,
-    cwd: str | None = None,
+    cwd: str | os.PathLike[str] | None = None,
     env: Mapping[str, str] | None = None,
     log_name: str | None = None,
     limits: Limits | Mapping[str, float] | None = None,
     require: Sequence[str] = (),
     secrets: Sequence[str] = (),
-    artifacts: Sequence[str] = (),
+    artifacts: Words = (),
     tty: bool = False,
     stdin: bool = False,
     priority: int = 0,
@@ -235,20 +258,20 @@ def submit_command(
 def start_run(
     repository: str,
     commit_sha: str,
-    argv: Sequence[str],
+    argv: Words,
     *,
     patch: str | bytes | None = None,
     metadata: Mapping[str, Any] | None = None,
-    manifests: Sequence[str] = (),
+    manifests: Words = (),
     python: str | None = None,
     extras: Sequence[str] = (),
     groups: Sequence[str] = (),
-    cwd: str | None = None,
+    cwd: str | os.PathLike[str] | None = None,
     env: Mapping[str, str] | None = None,
     limits: Limits | Mapping[str, float] | None = None,
     require: Sequence[str] = (),
     secrets: Sequence[str] = (),
-    artifacts: Sequence[str] = (),
+    artifacts: Words = (),
     tty: bool = False,
     stdin: bool = False,
 ) -> Call[r.RunReply]:
@@ -280,24 +303,24 @@ def start_run(
 
 
 def exec_command(
-    argv: Sequence[str],
+    argv: Words,
     *,
     session_id: int | None = None,
     repository: str | None = None,
     commit_sha: str | None = None,
     patch: str | bytes | None = None,
     metadata: Mapping[str, Any] | None = None,
-    manifests: Sequence[str] = (),
+    manifests: Words = (),
     python: str | None = None,
     extras: Sequence[str] = (),
     groups: Sequence[str] = (),
-    cwd: str | None = None,
+    cwd: str | os.PathLike[str] | None = None,
     env: Mapping[str, str] | None = None,
     log_name: str | None = None,
     limits: Limits | Mapping[str, float] | None = None,
     require: Sequence[str] = (),
     secrets: Sequence[str] = (),
-    artifacts: Sequence[str] = (),
+    artifacts: Words = (),
     tty: bool = False,
     stdin: bool = False,
     priority: int = 0,
@@ -347,7 +370,7 @@ def exec_command(
         merged=merged or None,
         digest=digest or None,
     )
-    limit = {} if timeout is None else {"timeout": timeout}
+    limit = {} if timeout is None else {"timeout": _plain("timeout", timeout)}
     return replace(call, fields={**call.fields, **limit}, timeout=wait, key=key)
 
 
@@ -395,7 +418,7 @@ def wait_command(command_id: int, *, seconds: float = 30.0) -> Call[r.CommandRep
     return Call(
         operation="wait_command",
         reply=r.CommandReply,
-        fields={"command_id": command_id, "timeout": seconds},
+        fields={"command_id": command_id, "timeout": _plain("seconds", seconds)},
         timeout=seconds,
     )
 
@@ -619,7 +642,7 @@ def get_task(task_id: str) -> Call[RunnerTask]:
 
 def wait_task(task_id: str, *, seconds: float = 30.0) -> Call[RunnerTask]:
     """Wait until a task has ended, at most ``seconds``."""
-    fields = {"task_id": task_id, "timeout": seconds}
+    fields = {"task_id": task_id, "timeout": _plain("seconds", seconds)}
     return Call(operation="wait_task", reply=RunnerTask, fields=fields, timeout=seconds)
 
 

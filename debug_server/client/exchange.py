@@ -5,6 +5,7 @@ Both clients share this; each sends and sleeps in its own way.
 
 from __future__ import annotations
 
+import math
 import random
 import secrets
 from collections.abc import Callable
@@ -37,6 +38,8 @@ def client_options(
     """
     if not base_url.startswith(("http://", "https://")):
         raise InvalidInputError(f"base URL {base_url!r} must start with http:// or https://")
+    if not 0 < timeout < math.inf:
+        raise InvalidInputError(f"timeout {timeout!r} must be a number of seconds above 0, such as 30", field="timeout")
     headers = {"User-Agent": f"debug-server-client/{__version__}"}
     if token:
         if not token.isascii() or not token.isprintable():
@@ -50,6 +53,12 @@ def client_options(
         "timeout": timeout,
         "event_hooks": {"request": hooks},
     }
+
+
+def require_open(client: httpx.Client | httpx.AsyncClient) -> None:
+    """InvalidInputError if the client is closed."""
+    if client.is_closed:
+        raise InvalidInputError("this client is closed: make a new one, or use it inside its `with` block")
 
 
 def operation_of(name: str) -> Operation | None:

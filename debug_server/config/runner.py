@@ -113,7 +113,9 @@ class WorkspacesConfig:
         choice("auto", "overlay", "pool"),
         default="auto",
     )
-    max_worktrees: int = setting("Maximum number of workspaces.", whole(minimum=1), default=16)
+    max_worktrees: int | None = setting(
+        "Maximum number of workspaces; without one, as many as the disk has space for.", whole(minimum=1), default=None
+    )
     lease_ttl_seconds: float = setting(
         "Seconds after which a lease expires if it is not renewed.", number(), default=1800.0
     )

@@ -37,8 +37,8 @@ class ServerConfig:
         default=250.0,
     )
     workspaces_per_token: int | None = setting(
-        "Maximum number of workspaces for the open sessions of one token; default: half of workspaces.max_worktrees. "
-        "It does not apply to admin tokens and to tokens with a quota of sessions.",
+        "Maximum number of workspaces for the open sessions of one token; default: half of workspaces.max_worktrees, "
+        "else 64. It does not apply to admin tokens and to tokens with a quota of sessions.",
         whole(minimum=1),
         default=None,
     )

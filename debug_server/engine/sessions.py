@@ -50,6 +50,7 @@ from debug_server.worktrees.repository_trust import Trust
 
 if TYPE_CHECKING:
     from debug_server.worktrees import SessionPatch, WorktreeLease, WorktreePool
+    from debug_server.worktrees.pool import OnWait
 
 _LOG = logging.getLogger(__name__)
 NO_MANIFEST = ("none",)  # in the place of manifests: nothing but the interpreter
@@ -198,14 +199,15 @@ class Sessions:
         plan: SessionPlan | None = None,
         metadata: Mapping[str, Any] | None = None,
         timeout: float | None = None,
+        on_wait: OnWait | None = None,
         apply: bool = True,
     ) -> Session:
         """Lease a workspace of the commit, apply the patch, and add the session's row: all of it or nothing.
 
-        Without ``apply`` the session's command applies the patch.
+        Without ``apply`` the session's command applies the patch. ``on_wait`` is called with what it waits for.
         """
         lease = self.pool(repository).acquire_worktree(
-            commit_sha=commit, owner=owner, environment_hash=None, timeout=timeout
+            commit_sha=commit, owner=owner, environment_hash=None, timeout=timeout, on_wait=on_wait
         )
         try:
             if patch is not None and apply:
@@ -291,8 +293,9 @@ class Sessions:
             return SessionWorkspace(path=own)
         if session.worktree_id is not None:
             return self.lease(session)
-        if session.plan.commit is not None and session.is_open:
-            return self._lease_on_first_command(session, session.plan.commit)
+        commit = session.plan.commit or _unleased_commit(session)
+        if commit is not None and session.is_open:
+            return self._lease_on_first_command(session, commit)
         return session_workspace(self._store.worktrees, session)
 
     def _lease_on_first_command(self, session: Session, commit: str) -> WorktreeLease:
@@ -302,6 +305,8 @@ class Sessions:
             commit_sha=commit, owner=session.requested_by or f"session {session.id}", environment_hash=None
         )
         try:
+            if (patch := self._patch_of(session)) is not None:
+                worktrees.apply_patch(lease.path, patch, patches_dir=self._paths.patches_dir)
             self._store.sessions.set_lease(
                 session.id, worktree_id=lease.worktree.id, generation=lease.generation, commit_sha=lease.commit_sha
             )
@@ -497,6 +502,13 @@ class Sessions:
             if (current := self._store.sessions.get(session.id)).is_open:
                 raise
             return current
+
+
+def _unleased_commit(session: Session) -> str | None:
+    """The commit of a session that a program added to the store with a repository, but without a lease."""
+    if session.repository_id is None or session.plan.directory is not None or session.plan.branch_tree is not None:
+        return None
+    return session.commit_sha
 
 
 def _free_name(url: str, taken: set[str]) -> str:

@@ -29,7 +29,7 @@ COMMIT = Field(
     min_length=1,
     max_length=255,
     validation_alias=AliasChoices("commit_sha", "commit"),
-    description="Branch, tag or commit.",
+    description="Branch, tag, commit or other ref; HEAD~1 works.",
 )
 DEFAULT_COMMIT = "HEAD"
 Identifier = Annotated[int, Field(ge=1, le=2**62)]

@@ -14,7 +14,7 @@ from __future__ import annotations
 import os
 import secrets
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import timedelta
@@ -26,6 +26,7 @@ from debug_server.runner.cancellation import Cancellation
 from debug_server.runner.environments import leases
 from debug_server.runner.environments.build_context import BuildContext
 from debug_server.runner.environments.build_lock import BuildLock, build_lock
+from debug_server.runner.environments.build_need import build_digest, build_need
 from debug_server.runner.environments.build_plan import (
     Builder,
     BuildPlan,
@@ -46,7 +47,15 @@ from debug_server.runner.environments.listing import InstalledEnvironment, list_
 from debug_server.runner.environments.manifests import ManifestSet, read_manifests
 from debug_server.runner.environments.preview import EnvironmentPreview
 from debug_server.runner.environments.probes import ProbeCache
-from debug_server.runner.environments.protection import make_folders_writable
+from debug_server.runner.environments.project_build import (
+    ProjectBuild,
+    build_key,
+    place,
+    placed_before,
+    record_of,
+    run_build,
+)
+from debug_server.runner.environments.protection import set_folders_writable
 from debug_server.runner.environments.python_choice import choose_python, read_statement
 from debug_server.runner.environments.request import EnvironmentRequest
 from debug_server.runner.environments.seal import (
@@ -59,7 +68,7 @@ from debug_server.runner.environments.seal import (
     withdraw,
     write_seal,
 )
-from debug_server.runner.environments.workspace import workspace_environment
+from debug_server.runner.environments.workspace import import_roots, workspace_environment
 from debug_server.worktrees.dependency_state import DependencyStateStore, safe_key
 
 __all__ = [
@@ -73,7 +82,8 @@ __all__ = [
     "workspace_environment",
 ]
 
-_COMPILE = "import compileall, sys; compileall.compile_dir(sys.argv[1], quiet=2, workers=0)"
+# With the lowest priority: commands run meanwhile.
+_COMPILE = "import compileall, os, sys; os.nice(19); compileall.compile_dir(sys.argv[1], quiet=2, workers=0)"
 
 
 class _NullLog:
@@ -188,6 +198,49 @@ class EnvironmentManager:
             notes=notes,
         )
 
+    def workspace_variables(
+        self,
+        handle: EnvironmentHandle,
+        workspace: Path,
+        request: EnvironmentRequest,
+        *,
+        base_env: Mapping[str, str] | None = None,
+        log: LogSink | None = None,
+        cancellation: Cancellation | None = None,
+    ) -> dict[str, str]:
+        """``workspace_environment`` with the projects of the request's manifests, built where they must be."""
+        projects = _projects(request, workspace)
+        builds = (self._build_project(handle, folder, log or _NullLog(), cancellation) for folder in projects)
+        sites = [build.site for build in builds if build is not None]
+        return workspace_environment(handle, workspace, base_env=base_env, projects=projects, sites=sites)
+
+    def _build_project(
+        self, handle: EnvironmentHandle, project: Path, log: LogSink, cancellation: Cancellation | None
+    ) -> ProjectBuild | None:
+        """What a build makes of a project, placed beside its sources; None if its sources are all there is."""
+        record = record_of(self._layout, project)
+        placed = placed_before(record)
+        reason = build_need(project, placed=placed)
+        if reason is None or handle.fingerprint is None:
+            return None
+        key = build_key(handle.fingerprint, build_digest(project, placed=placed))
+        found = ProjectBuild(folder=self._layout.builds / handle.path.name / f"{key}-build")
+        if not found.is_complete:
+            begun = time.monotonic()
+            with self._locked(key, log, cancellation) as lock:
+                lock.end_killed_build()
+                if not found.is_complete:
+                    log.write(f"[debug-server] project: building it, because {reason}\n", "system")
+                    lock.begin(found.folder)
+                    context = self._context(found.folder, log, cancellation)
+                    roots = import_roots(project)
+                    run_build(found, project, roots, python=handle.python_path, placed=placed, context=context)
+                    seconds = time.monotonic() - begun
+                    log.write(f"[debug-server] project: built in {seconds:.3f} s\n", "system")
+                lock.finish()
+        place(found, project, record)
+        return found
+
     def plan_fingerprint(self, request: EnvironmentRequest) -> str:
         """The fingerprint of the environment that ``ensure(request)`` would return; builds nothing."""
         return self._make_plan(self.detected(request) or replace(request, detect=False)).fingerprint
@@ -206,27 +259,42 @@ class EnvironmentManager:
                 withdraw(self._layout, seal, wrong, self._packages_of(seal, set(wrong)))
             return wrong
 
-    def compile_bytecode(self, handle: EnvironmentHandle, *, log: LogSink | None = None) -> None:
+    def has_bytecode(self, handle: EnvironmentHandle) -> bool:
+        """Whether ``compile_bytecode`` has finished for this environment."""
+        return self._layout.compiled(handle.path.name).exists()
+
+    def compile_bytecode(
+        self,
+        handle: EnvironmentHandle,
+        *,
+        log: LogSink | None = None,
+        cancellation: Cancellation | None = None,
+    ) -> None:
         """Compile the packages to bytecode and seal them again.
 
         Builds skip this, because it takes many times as long as installing, and commands do not write bytecode. Call it
-        when no command waits for the environment.
+        when no command waits for the environment. After a ``cancellation`` (StartCancelledError) the next call
+        continues where this one stopped.
         """
         if handle.fingerprint is None:
             raise InvalidInputError("only an environment that ensure() returned can be compiled")
-        with self._locked(handle.fingerprint, log or _NullLog()) as lock, handle.hold():
+        with self._locked(handle.fingerprint, log or _NullLog(), cancellation) as lock, handle.hold():
             seal = self._require_seal(handle.fingerprint)
-            context = self._context(self._layout.environments / seal.directory, log or _NullLog())
-            packages = context.target / "lib"
+            target = self._layout.environments / seal.directory
             known = read_inventory(self._layout, seal)
-            lock.begin(context.target)
-            make_folders_writable(context.target)
-            context.run([seal.python, "-I", "-c", _COMPILE, str(packages)], cwd=self.root)
-            # Only new files get a new digest. A file that was changed since keeps its old one, so that it stays
-            # damaged.
-            listed = take_inventory(context.target).entries | (known.entries if known else {})
-            write_seal(self._layout, seal, Inventory(listed))
-            lock.finish()
+            context = self._context(target, log or _NullLog(), cancellation)
+            lock.begin(target)
+            try:
+                set_folders_writable(target, writable=True)
+                context.run([seal.python, "-I", "-c", _COMPILE, str(target / "lib")], cwd=self.root)
+                # Only new files get a new digest. A file that was changed since keeps its old one, so that it stays
+                # damaged.
+                listed = take_inventory(target).entries | (known.entries if known else {})
+                write_seal(self._layout, seal, Inventory(listed))
+                self._layout.compiled(seal.directory).touch()
+            finally:
+                set_folders_writable(target, writable=False)
+                lock.finish()
 
     def collect_garbage(
         self,
@@ -399,6 +467,14 @@ class EnvironmentManager:
         path, cancellation = self._layout.lock(key_of(fingerprint)), cancellation or Cancellation()
         with build_lock(path, timeout=self._build_timeout, log=log, cancellation=cancellation) as lock:
             yield lock
+
+
+def _projects(request: EnvironmentRequest, workspace: Path) -> list[Path]:
+    """The folders of the projects that the manifests declare, else the workspace."""
+    names = ("pyproject.toml", "setup.py", "setup.cfg", "uv.lock")
+    paths = [Path(os.path.abspath(path)) for path in request.manifests or ()]  # noqa: PTH100  (keeps symlinks as named)
+    found = list(dict.fromkeys(path.parent for path in paths if path.name in names))
+    return [folder for folder in found if folder.is_relative_to(workspace)] or [workspace]
 
 
 def _python_line(plan: BuildPlan) -> str | None:

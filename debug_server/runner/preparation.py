@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from debug_server.errors import DebugServerError, PatchApplicationError
 from debug_server.ports import Lease
-from debug_server.runner.cancellation import Cancellation
+from debug_server.runner.cancellation import Cancellation, StartCancelledError
 from debug_server.runner.log_format import STREAM_CODES, LogWriter
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from debug_server.worktrees.patches import SessionPatch
 
 _LOG = logging.getLogger(__name__)
-_COMPILE_SECONDS = 60.0
+_COMPILE_SECONDS = 60.0  # to end the compilation, which takes an instant
 
 
 class StageLog:
@@ -61,7 +61,9 @@ class Preparation:
         self._environments = environments
         self._patches_dir = patches_dir
         self._base_env = base_env
-        self._compiling: list[threading.Thread] = []
+        self._compiling: dict[Path, threading.Thread] = {}
+        self._closed = Cancellation()
+        self._synced: set[str] = set()  # leases whose environment was built anew
 
     def patch(self, workspace: Path, patch: SessionPatch, log: StageLog, cancellation: Cancellation) -> None:
         """Apply a patch; PatchApplicationError and StartCancelledError leave the workspace as it was."""
@@ -86,35 +88,45 @@ class Preparation:
         """The requested environment and its variables; it is not removed while ``stack`` is open."""
         if request is None or (environments := self._environments()) is None:
             return None, {}
-        from debug_server.runner.environment import workspace_environment
-
         if (request := environments.detected(request, log=log)) is None:
             return None, {}
-        force = bool(getattr(lease, "needs_dependency_sync", False))
+        token = getattr(lease, "lease_token", None)
+        force = bool(getattr(lease, "needs_dependency_sync", False)) and token not in self._synced
         handle = environments.ensure(request, force=force, log=log, cancellation=cancellation)
+        if force and token is not None:  # the next commands of the lease find what this one has built
+            self._synced.add(token)
         stack.enter_context(handle.hold())
         if handle.build is not None:
             found = "reused" if handle.build.hit else f"built {len(handle.build.packages)} packages for"
             log.write(f"[debug-server] environment: {found} {handle.path.name} in {handle.build.seconds:.3f} s\n")
-            if not handle.build.hit:
-                self._compile_later(environments, handle)
-        return handle, workspace_environment(handle, Path(lease.path), base_env=self._base_env)
+        variables = environments.workspace_variables(
+            handle, Path(lease.path), request, base_env=self._base_env, log=log, cancellation=cancellation
+        )
+        if not environments.has_bytecode(handle):
+            self._compile_later(environments, handle)
+        return handle, variables
 
     def _compile_later(self, environments: EnvironmentManager, handle: EnvironmentHandle) -> None:
-        """Compile bytecode while the first command runs, so that later commands need not."""
-        thread = threading.Thread(target=_compile, args=(environments, handle), name="bytecode", daemon=True)
+        """Compile bytecode while commands run, so that later commands need not; what is left goes on in later runs."""
+        if (running := self._compiling.get(handle.path)) is not None and running.is_alive():
+            return
+        arguments = (environments, handle, self._closed)
+        thread = threading.Thread(target=_compile, args=arguments, name="bytecode", daemon=True)
+        self._compiling[handle.path] = thread
         thread.start()
-        self._compiling = [other for other in self._compiling if other.is_alive()] + [thread]
 
     def close(self) -> None:
-        """Wait for background work."""
+        """End background work: nobody waits for bytecode."""
+        self._closed.request("the process ends")
         deadline = time.monotonic() + _COMPILE_SECONDS
-        for thread in self._compiling:
+        for thread in list(self._compiling.values()):
             thread.join(max(0.0, deadline - time.monotonic()))
 
 
-def _compile(environments: EnvironmentManager, handle: EnvironmentHandle) -> None:
+def _compile(environments: EnvironmentManager, handle: EnvironmentHandle, cancellation: Cancellation) -> None:
     try:
-        environments.compile_bytecode(handle)
-    except DebugServerError as error:
+        environments.compile_bytecode(handle, cancellation=cancellation)
+    except StartCancelledError:
+        return
+    except (DebugServerError, OSError) as error:
         _LOG.warning("bytecode_not_compiled", extra={"environment": str(handle.path), "error": str(error)})

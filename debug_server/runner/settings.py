@@ -22,6 +22,7 @@ from debug_server.disk import check_trusted, tighten, trusted_users
 from debug_server.model import Limits
 
 # Our subfolders. ``prepare`` removes the permissions of other users: earlier versions used the umask.
+_WORKSPACES_PER_TOKEN = 64
 _FOLDERS = (
     *("repos", "worktrees", "envs", "scratch", "logs", "patches", "keepers", "owners", "locks", "collected"),
     *("containers", "data"),
@@ -105,7 +106,8 @@ class RunnerSettings:
     @property
     def workspaces_per_token(self) -> int:
         """How many workspaces a token may have that is no admin's and has no quota of sessions."""
-        return self.server.workspaces_per_token or max(1, self.workspaces.max_worktrees // 2)
+        most = self.workspaces.max_worktrees
+        return self.server.workspaces_per_token or (_WORKSPACES_PER_TOKEN if most is None else max(1, most // 2))
 
     @classmethod
     def from_toml(cls, path: Path) -> RunnerSettings:

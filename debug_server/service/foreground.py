@@ -6,7 +6,8 @@ the process can call them, so they check no permissions.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -245,11 +246,24 @@ class ForegroundRuns:
         commit: str,
         owner: str,
         environment: EnvironmentPlan | None,
+        on_wait: Callable[[str], None] | None = None,
     ) -> Iterator[ForegroundRun]:
-        """A run in a new workspace of a commit; if this process is killed, recovery closes the session."""
+        """A run in a new workspace of a commit; if this process is killed, recovery closes the session.
+
+        It waits in a queue for as long as there is no workspace; ``on_wait`` is called with what it waits for.
+        """
         plan = SessionPlan(environment=environment, process=self._engine.owner)
         patch = None if request.patch is None else worktrees.SessionPatch(request.patch)
-        session = self._sessions.open(repository, commit=commit, owner=owner, plan=plan, patch=patch, apply=False)
+        session = self._sessions.open(
+            repository,
+            commit=commit,
+            owner=owner,
+            plan=plan,
+            patch=patch,
+            apply=False,
+            timeout=math.inf,
+            on_wait=on_wait,
+        )
         try:
             with self._sessions.lease(session).kept_alive() as lease:
                 yield self._run(session, lease, request)

@@ -74,7 +74,7 @@ def choose_backend(
             settings.state_dir,
             mirror,
             submodules,
-            max_checkouts=settings.max_worktrees,
+            **({} if settings.max_worktrees is None else {"max_checkouts": settings.max_worktrees}),
             budget=settings.tree_budget_bytes,
         )
     return OverlayBackend(settings.state_dir, mirror, submodules, tree_budget=settings.tree_budget_bytes)

@@ -25,6 +25,8 @@ _NAME = re.compile(r"[^\s\x00-\x20\x7f~^:?*\[\\-][^\s\x00-\x20\x7f~^:?*\[\\]{0,2
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)(::|://)")
 # A password, or for https any user name, which is often a token. ssh needs a user name.
 _CREDENTIALS = re.compile(r"https?://[^/]*@|[a-z+]+://[^/@]*:[^/@]*@", re.IGNORECASE)
+_STEPS = re.compile(r"(?:\^(?:\d{0,2}|\{(?:commit)?\})|~\d{0,6})+")
+_MIRRORED = ("refs/heads/", "refs/tags/")
 _MAX_ANCESTORS = 200  # the search for a nearby tree ends there
 _MAX_HISTORIES = 64
 _CHECKOUT_TIMEOUT = 900.0
@@ -84,14 +86,20 @@ class Mirror:
         return self.bare_path
 
     def resolve(self, ref: str) -> str:
-        """The full commit that a branch, tag, short or full sha names; fetched from the remote if needed."""
+        """The full commit that a branch, tag, short or full sha or other ref names; fetched from the remote if needed.
+
+        Behind the name there may be steps to ancestors: ``HEAD^``, ``main~2``, ``v1^{commit}``.
+        """
         self.ensure()
-        looks_like_sha = _HEX.fullmatch(ref) and not self._names_ref(ref)
-        found = self._resolve_hex(ref) if looks_like_sha else self._resolve_name(ref)
+        name, steps = _split_steps(ref)
+        looks_like_sha = _HEX.fullmatch(name) and not self._names_ref(name)
+        found = self._resolve_hex(name) if looks_like_sha else self._resolve_name(name, shown=ref)
         if found is None:
             shown = without_credentials(self.remote_url)
-            raise UnknownCommitError(f"{shown} has no commit, branch or tag {ref!r}: check it, or push it first")
-        return found
+            raise UnknownCommitError(f"{shown} has no commit, branch or tag {name!r}: check it, or push it first")
+        if steps and (ancestor := self._commit(f"{found}{steps}")) is None:
+            raise UnknownCommitError(f"{ref!r} names no commit: {name!r} is {found}, which has no ancestor {steps!r}")
+        return ancestor if steps and ancestor else found
 
     def ancestors(self, commit: str) -> list[str]:
         """The commit and up to 200 ancestors, nearest first; empty if the mirror has no such commit."""
@@ -221,17 +229,30 @@ class Mirror:
             found = self._commit(ref.lower())
         return found
 
-    def _resolve_name(self, ref: str) -> str | None:
+    def _resolve_name(self, ref: str, *, shown: str) -> str | None:
         if not _NAME.fullmatch(ref) or ".." in ref:
-            raise UnknownCommitError(f"{ref!r} is not the name of a commit, branch or tag")
+            raise UnknownCommitError(f"{shown!r} is not the name of a commit, branch or tag")
         if not self._fetched_since(time.time() - self._refresh_age):
             self.fetch()
         if ref in ("HEAD", "@"):
             target = self._remote_head()
             return self._resolve_hex(target) if _FULL.fullmatch(target) else self._commit(target)
-        if ref.startswith("refs/") and (found := self._commit(ref)):
-            return found
-        return self._unambiguous(ref, self._named(ref)) or self._commit(f"refs/heads/{ref.removeprefix('origin/')}")
+        if ref.startswith("refs/"):
+            return self._commit(ref) if ref.startswith(_MIRRORED) else self._resolve_other(ref)
+        branch = f"refs/heads/{ref.removeprefix('origin/')}"
+        found = self._unambiguous(ref, self._named(ref)) or self._commit(branch)
+        return found or (self._resolve_other(f"refs/{ref}") if "/" in ref else None)
+
+    def _resolve_other(self, ref: str) -> str | None:
+        """A ref that is no branch or tag, such as a pull request's: fetched by its name each time, because it moves."""
+        with self._lock():
+            result = self._fetch_from("origin", f"+{ref}:{ref}")
+        if result.ok:
+            return self._commit(ref)
+        error = error_for(result, f"fetching {ref} of {without_credentials(self.remote_url)}")
+        if isinstance(error, UnknownCommitError):
+            return None
+        raise error
 
     def _named(self, ref: str) -> dict[str, str]:
         """Every branch and tag that ``ref`` can mean, with its commit."""
@@ -375,6 +396,13 @@ class Mirror:
     def _lock(self) -> AbstractContextManager[None]:
         make_private(self.bare_path.parent)
         return file_lock(self._sibling("lock"), timeout=self._fetch_timeout + 60)
+
+
+def _split_steps(ref: str) -> tuple[str, str]:
+    """A name and the steps to an ancestor behind it: ``main~1`` is ``main`` and ``~1``."""
+    begin = next((place for place, letter in enumerate(ref) if letter in "^~"), len(ref))
+    name, steps = ref[:begin], ref[begin:]
+    return (name, steps) if name and _STEPS.fullmatch(steps) else (ref, "")
 
 
 def default_branch(url: str, *, folder: Path, timeout: float, trust: Trust = OWN_USER_ONLY) -> str | None:

@@ -7,8 +7,9 @@ import logging
 import math
 import os
 import secrets
+import shutil
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -43,6 +44,8 @@ from debug_server.worktrees.workspace_diff import diff_workspace
 _LOG = logging.getLogger(__name__)
 _RECOVER_SECONDS = 60.0
 _LOCK_TIMEOUT = 60.0
+_KEPT_FREE_BYTES, _KEPT_FREE_SHARE = 2 << 30, 20  # of the disk: at least 2 GiB or a twentieth stay free
+OnWait = Callable[[str], None]
 _HEX_DIGITS = frozenset("0123456789abcdef")
 
 
@@ -116,17 +119,34 @@ class WorktreePool:
             return self.mirror.ensure()
 
     def acquire_worktree(
-        self, *, commit_sha: str, owner: str, environment_hash: str | None, timeout: float | None = None
+        self,
+        *,
+        commit_sha: str,
+        owner: str,
+        environment_hash: str | None,
+        timeout: float | None = None,
+        on_wait: OnWait | None = None,
     ) -> WorktreeLease:
-        """Lease a clean workspace of a commit (or branch, tag, short sha); waits in a queue when all are leased."""
+        """Lease a clean workspace of a commit (or branch, tag, short sha); waits in a queue when all are leased.
+
+        ``on_wait`` is called once if it has to wait, with what it waits for.
+        """
         if not owner:
             raise InvalidInputError("owner is empty: say who leases the workspace")
         _check_kind("commit_sha", commit_sha, str, "the name of a commit, a branch or a tag")
         with _disk_errors(f"preparing a workspace of {commit_sha!r}"):
-            return self._acquire(commit_sha, owner, environment_hash, timeout, keep=not self.settings.clean_checkout)
+            keep = not self.settings.clean_checkout
+            return self._acquire(commit_sha, owner, environment_hash, timeout, keep=keep, on_wait=on_wait)
 
     def _acquire(
-        self, commit_sha: str, owner: str, environment_hash: str | None, timeout: float | None, *, keep: bool
+        self,
+        commit_sha: str,
+        owner: str,
+        environment_hash: str | None,
+        timeout: float | None,
+        *,
+        keep: bool,
+        on_wait: OnWait | None = None,
     ) -> WorktreeLease:
         self._recover_if_due()
         commit = self._resolve(commit_sha)
@@ -135,13 +155,36 @@ class WorktreePool:
         self.backend.build_ahead(commit)
         wait = self.settings.acquire_timeout if timeout is None else timeout
         request = _Request(commit=commit, owner=owner, environment_hash=environment_hash)
-        lease = self._queue.take(lambda: self._try_lease(request), timeout=wait)
+
+        def say(before: int) -> None:
+            if on_wait is not None:
+                line = f", and {before} more wait before it" if before else ""
+                on_wait(f"{self._shortage('are leased')}{line}")
+
+        lease = self._queue.take(lambda: self._try_lease(request), timeout=wait, on_wait=say)
         if lease is None:
+            advice = "free space" if self.settings.max_worktrees is None else "raise max_worktrees"
             raise CapacityExhaustedError(
-                f"all {self.settings.max_worktrees} workspaces of repository {self.settings.repository_id} stayed "
-                f"leased for {wait:g} s (capacity exhausted): release one, wait longer or raise max_worktrees"
+                f"{self._shortage(f'stayed leased for {wait:g} s')} (capacity exhausted): release one, wait longer or "
+                f"{advice}"
             )
         return self._prepare_leased(lease, keep=keep)
+
+    def _shortage(self, state: str) -> str:
+        """Why there is no workspace."""
+        rows = f"all {len(self._rows())} workspaces of repository {self.settings.repository_id} {state}"
+        if self.settings.max_worktrees is not None:
+            return rows
+        free = shutil.disk_usage(self.settings.state_dir).free >> 20
+        return f"{rows}, and the disk of {self.settings.worktree_root} has only {free} MiB free"
+
+    def _has_room(self, rows: Sequence[Worktree]) -> bool:
+        """Whether one more workspace may be made."""
+        if self.settings.max_worktrees is not None:
+            return len(rows) < self.settings.max_worktrees
+        disk = shutil.disk_usage(self.settings.state_dir)
+        enough = disk.free >= min(_KEPT_FREE_BYTES, disk.total // _KEPT_FREE_SHARE)
+        return enough or all(row.status is WorktreeStatus.IDLE for row in rows)  # else there is nothing to wait for
 
     def release(self, lease: WorktreeLease, *, clean: bool = True) -> None:
         """Remove the holder's changes and offer the workspace to the next in the queue.
@@ -209,8 +252,12 @@ class WorktreePool:
 
     def _check_capacity(self, count: int) -> None:
         """Fail at once: waiting for several workspaces would block the first ones for everybody else."""
-        now = self._now()
-        leased = sum(row.lease_expires_at is not None and row.lease_expires_at > now for row in self._rows())
+        now, rows = self._now(), self._rows()
+        if self.settings.max_worktrees is None:
+            if not self._has_room(rows):
+                raise CapacityExhaustedError(f"{self._shortage('are leased')} (capacity exhausted): free space")
+            return
+        leased = sum(row.lease_expires_at is not None and row.lease_expires_at > now for row in rows)
         free = self.settings.max_worktrees - leased
         if count > free:
             raise CapacityExhaustedError(
@@ -304,7 +351,7 @@ class WorktreePool:
             for row in self._candidates(rows, request):
                 if lease := self._lease(row, request):
                     return lease
-            if len(rows) >= self.settings.max_worktrees:
+            if not self._has_room(rows):
                 return None
             row = self._store.worktrees.add(self.settings.repository_id, str(self._new_path()), self.backend.name)
             return self._lease(row, request)

@@ -21,7 +21,7 @@ class WorktreePoolSettings:
     bare_path: Path  # the mirror
     worktree_root: Path  # workspaces are its wt-<10 hex>; trees and temporary files are in its .pool-<repository_id>
     lease_ttl: timedelta = timedelta(minutes=30)
-    max_worktrees: int = 16
+    max_worktrees: int | None = None  # None: while the disk has space
     clean_checkout: bool = True  # False: a released workspace keeps its files for the next lease of the same commit
     backend: str = "auto"  # overlay where a test mount works, else pool
     acquire_timeout: float = 30.0  # seconds in the queue when every workspace is leased
@@ -34,7 +34,7 @@ class WorktreePoolSettings:
     tree_budget_bytes: int | None = None  # the least recently used trees go when all together are larger
 
     def __post_init__(self) -> None:
-        if self.max_worktrees < 1:
+        if self.max_worktrees is not None and self.max_worktrees < 1:
             raise ConfigurationError(f"max_worktrees={self.max_worktrees} must be at least 1")
         if self.lease_ttl <= timedelta(0):
             raise ConfigurationError(f"lease_ttl={self.lease_ttl} must be above zero")

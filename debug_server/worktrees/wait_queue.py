@@ -30,8 +30,13 @@ class WaitQueue:
         self._folder = folder
         make_private(folder)
 
-    def take(self, attempt: Callable[[], T | None], *, timeout: float) -> T | None:
-        """When it is our turn, call ``attempt`` until it returns a value; None after ``timeout`` seconds."""
+    def take(
+        self, attempt: Callable[[], T | None], *, timeout: float, on_wait: Callable[[int], None] | None = None
+    ) -> T | None:
+        """When it is our turn, call ``attempt`` until it returns a value; None after ``timeout`` seconds.
+
+        ``on_wait`` is called once if we have to wait, with the number of waiters before us.
+        """
         if self._first() is None and (got := attempt()) is not None:
             return got
         with self._waiter() as (name, pipe):
@@ -42,6 +47,9 @@ class WaitQueue:
                 left = deadline - time.monotonic()
                 if left <= 0:
                     return None
+                if on_wait is not None:
+                    on_wait(self._names().index(name))
+                    on_wait = None
                 _sleep_until_woken(pipe, min(left, _RECHECK_SECONDS))
 
     def wake(self) -> None:

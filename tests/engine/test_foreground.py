@@ -12,6 +12,7 @@ from debug_server.engine.foreground import ForegroundEngine
 from debug_server.errors import InvalidInputError
 from debug_server.model import Command, CommandSpec, CommandStatus, ExitReason, Limits, SessionPlan, SessionStatus
 from debug_server.store import MetadataStore
+from tests.repositories import make_repository
 from tests.running import Bench
 
 
@@ -99,3 +100,17 @@ def test_a_session_with_an_unknown_end_stays_open(bench: Bench, engine: Foregrou
     _waiting(bench.store, bench.session.id, "true")
     engine.close(bench.session)
     assert bench.store.sessions.get(bench.session.id).is_open
+
+
+def test_a_session_without_a_lease_gets_a_workspace(bench: Bench, engine: ForegroundEngine, tmp_path: Path) -> None:
+    """A row with a repository and a commit, as a program adds it, runs in a workspace, not in the caller's folder."""
+    remote = make_repository(tmp_path / "remote", {"of-the-commit": ""})
+    repository = bench.store.create_repository("remote", str(remote))
+    bench.session = bench.store.create_session(repository_id=repository.id, commit_sha="main")
+    (tmp_path / "elsewhere").mkdir()
+    row = _waiting(bench.store, bench.session.id, "ls")
+    assert _ran(engine, bench, tmp_path / "elsewhere") == [(row.id, CommandStatus.SUCCEEDED, False)]
+    assert bench.log(bench.store.commands.get(row.id))["stdout"] == b"of-the-commit\n"
+    leased = bench.store.sessions.get(bench.session.id)
+    assert leased.worktree_id is not None
+    engine.close(leased)

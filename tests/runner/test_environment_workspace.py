@@ -147,3 +147,46 @@ def test_project_metadata_without_installation(tmp_path: Path, handle: Environme
     assert (done.stdout, done.returncode) == ("ran\n", 7)
     (workspace / "PKG-INFO").write_text("Metadata-Version: 2.1\nName: my-app\nVersion: 9.9\n\nText\n")
     assert _run(handle, workspace, code) == "9.9 my"
+
+
+def test_projects_in_folders(tmp_path: Path) -> None:
+    """Manifests in folders put the code and the scripts of those projects in place, several at once."""
+    manager = EnvironmentManager(tmp_path / "envs")
+    files = {}
+    for name in ("one", "two"):
+        files[f"packages/{name}/pyproject.toml"] = (
+            f'[project]\nname = "{name}"\n[project.scripts]\n{name} = "{name}:say"\n'
+        )
+        files[f"packages/{name}/src/{name}/__init__.py"] = f"def say():\n    print({name!r})\n"
+    workspace = _workspace(tmp_path / "w", files)
+    request = EnvironmentRequest("p", [workspace / name for name in files if name.endswith(".toml")])
+    handle = manager.ensure(EnvironmentRequest("bare"))
+    variables = manager.workspace_variables(handle, workspace, request)
+    assert run_python(handle, "import one, two; one.say(); two.say()", env=variables) == "one\ntwo"
+    for name in ("one", "two"):
+        done = subprocess.run([name], env=variables, capture_output=True, text=True, check=False, timeout=60)
+        assert (done.stdout, done.returncode) == (f"{name}\n", 0)
+
+
+@pytest.mark.parametrize(
+    "files",
+    [
+        {
+            "setup.cfg": "[metadata]\nname = my-app\nversion = 2\n"
+            "[options.entry_points]\nconsole_scripts =\n    my-app = app:say\n"
+        },
+        {"setup.py": "setup(name='my-app', version='2', entry_points={'console_scripts': ['my-app = app:say']})"},
+        {"setup.py": "setup(name='my-app', version='2', entry_points='[console_scripts]\\nmy-app = app:say\\n')"},
+        {
+            "pyproject.toml": '[tool.poetry]\nname = "my-app"\nversion = "2"\n'
+            '[tool.poetry.scripts]\nmy-app = "app:say"\n'
+        },
+    ],
+)
+def test_metadata_in_every_notation(tmp_path: Path, handle: EnvironmentHandle, files: dict[str, str]) -> None:
+    """setup.cfg, setup.py and Poetry declare scripts, too."""
+    workspace = _workspace(tmp_path / "w", {**files, "app.py": "def say():\n    print('said')\n"})
+    variables = workspace_environment(handle, workspace)
+    done = subprocess.run(["my-app"], env=variables, capture_output=True, text=True, check=False, timeout=60)
+    assert done.stdout == "said\n", done.stderr
+    assert _run(handle, workspace, "import importlib.metadata as m; print(m.version('my-app'))") == "2"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import os
+import re
 import resource
 import shutil
 import socket
@@ -111,6 +112,50 @@ def test_names_that_git_understands(mirror: Mirror, remote: Remote) -> None:
         assert mirror.resolve(name) == remote.commits[0]
     with pytest.raises(UnknownCommitError, match="'tags/main'"):
         mirror.resolve("tags/main")
+
+
+def test_steps_to_ancestors(mirror: Mirror, remote: Remote) -> None:
+    """``^`` and ``~`` lead to parents from any name, and ``^{commit}`` to a tag's commit."""
+    git("tag", "-a", "v1", "-m", "one", remote.commits[1], cwd=remote.path)
+    first, second, third = remote.commits
+    names = {
+        "HEAD^": second,
+        "main~1": second,
+        "HEAD~2": first,
+        "main^^": first,
+        "main~": second,
+        "@~1": second,
+        "v1^{commit}": second,
+        "v1^{}": second,
+        "v1^0": second,
+        "v1~1": first,
+        "refs/heads/main~2": first,
+        f"{third}^": second,
+        f"{third[:9]}~2": first,
+        "origin/main^1~1": first,
+    }
+    assert {name: mirror.resolve(name) for name in names} == names
+    with pytest.raises(UnknownCommitError, match=r"'main~3' names no commit: 'main' is .*, which has no ancestor '~3'"):
+        mirror.resolve("main~3")
+    for name in ("main^{tree}", "main~x", "^main", "~1", "main@{1}", "HEAD^^{/x}"):
+        with pytest.raises(UnknownCommitError, match=re.escape(repr(name))):
+            mirror.resolve(name)
+
+
+def test_refs_that_only_the_remote_has(mirror: Mirror, remote: Remote) -> None:
+    """A pull request's ref is fetched by its name, again when it has moved; one that does not exist is unknown."""
+    mirror.ensure()
+    for _ in range(2):
+        wanted = remote.commit({"README": f"pulled {len(remote.commits)}\n"})
+        git("reset", "-q", "--hard", "HEAD~1", cwd=remote.path)
+        git("update-ref", "refs/pull/7/head", wanted, cwd=remote.path)
+        assert mirror.resolve("refs/pull/7/head") == mirror.resolve("pull/7/head") == wanted
+        assert mirror.resolve("pull/7/head~1") == remote.commits[2]
+        mirror.fetch()
+    git("update-ref", "-d", "refs/pull/7/head", cwd=remote.path)
+    for name in ("refs/pull/7/head", "pull/8/head", "refs/nothing"):
+        with pytest.raises(UnknownCommitError, match=name):
+            mirror.resolve(name)
 
 
 @pytest.mark.parametrize("name", ["v1", "2024", "side/v1"])

@@ -6,6 +6,7 @@ import os
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,7 +17,7 @@ from tests.worktrees.conftest import MakePool
 from tests.worktrees.places import Remote, fingerprint, git, is_empty, make_special_files, reference
 
 
-def acquire(pool: WorktreePool, commit: str, environment_hash: str | None = None, **more: float) -> WorktreeLease:
+def acquire(pool: WorktreePool, commit: str, environment_hash: str | None = None, **more: Any) -> WorktreeLease:
     return pool.acquire_worktree(commit_sha=commit, owner="tester", environment_hash=environment_hash, **more)
 
 
@@ -215,6 +216,31 @@ def test_capacity(make_pool: MakePool, remote: Remote) -> None:
         lease.release()
         lease.release()  # a second time does nothing
     assert [row["status"] for row in pool.describe()] == ["idle", "idle"]
+
+
+def test_a_swarm_needs_no_setting(pool: WorktreePool, remote: Remote) -> None:
+    """Without a bound there are as many workspaces as are wanted at a time."""
+    held = [acquire(pool, remote.commits[number % 3]) for number in range(20)]
+    assert len({lease.path for lease in held}) == 20
+    for lease in held:
+        lease.release()
+
+
+def test_a_short_disk_bounds_a_pool(pool: WorktreePool, remote: Remote, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With too little free space a further caller waits for a workspace, and is told for what; the first does not."""
+    monkeypatch.setattr("debug_server.worktrees.pool._KEPT_FREE_BYTES", 1 << 60)
+    monkeypatch.setattr("debug_server.worktrees.pool._KEPT_FREE_SHARE", 1)
+    held = acquire(pool, remote.commits[0])
+    waits: list[str] = []
+    with pytest.raises(
+        CapacityExhaustedError, match=r"all 1 workspaces .* has only \d+ MiB free \(capacity exhausted\)"
+    ):
+        pool.acquire_worktree(commit_sha="main", owner="t", environment_hash=None, timeout=0.1, on_wait=waits.append)
+    assert len(waits) == 1 and "MiB free" in waits[0]
+    with pytest.raises(CapacityExhaustedError, match="free space"):
+        held.fork(1)
+    held.release()
+    acquire(pool, remote.commits[0], timeout=0.1).release()
 
 
 def test_owner_is_needed(pool: WorktreePool, remote: Remote) -> None:

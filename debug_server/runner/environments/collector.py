@@ -102,6 +102,7 @@ def _remove_locked(layout: Layout, directory: Path, grace: float) -> bool:
             layout.seal(key).unlink(missing_ok=True)
         layout.remove(directory)
         remove_records(layout, directory.name)
+        delete_tree(layout.builds / directory.name)
         lease.unlink(missing_ok=True)
     return True
 

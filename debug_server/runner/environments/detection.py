@@ -139,7 +139,8 @@ def _named(root: Path, names: re.Pattern[str], purpose: str) -> Detection:
 
 
 def _requirements_named(root: Path, names: re.Pattern[str]) -> Detection:
-    found = [path for folder in _FOLDERS for path in _named_files(root, folder, names)]
+    folders = [folder for folder in _FOLDERS if (root / folder).is_dir()]
+    found = [path for folder in folders for path in _named_files(root, folder, names)]
     return Detection(manifests=tuple(found), reasons=(", ".join(found),)) if found else Detection()
 
 

@@ -4,12 +4,15 @@
 .by-fingerprint/<key>-<id>/   an environment at its final path; a rebuild gets another <id>
 .seals/<key>.json             names the one environment that is complete; replaced by an atomic rename
 .seals/<key>-<id>.<sha>.json  every file of that environment, with size and digest
+.seals/<key>-<id>.compiled    its bytecode is complete
 .seals/<key>.damaged          why the last seal was withdrawn
 .locks/<key>                  held by the builder; contains the folder that is being built
 .tmp/<key>/                   the TMPDIR of the build tool that runs under that lock
 .tmp/<key>.project/           the copy of a project that it works on
 .leases/<key>-<id>            a shared lock of each user; its mtime is the time of the last use
 .leases/<key>-<id>@<pid>      a process that uses it and outlives the server (a keeper)
+.builds/<key>-<id>/<key>-build/ what a build of a project under test made for that environment
+.builds/placed-<sha>.json      which of it was copied into a workspace
 .projects/<sha>/               name, version and scripts of a project under test
 .state/<name>.json            which fingerprint a name last had
 """
@@ -62,6 +65,11 @@ class Layout:
         return self.root / ".projects"
 
     @property
+    def builds(self) -> Path:
+        """The folder of built projects."""
+        return self.root / ".builds"
+
+    @property
     def probes(self) -> Path:
         """The file with the cached answers of probed programs."""
         return self.root / ".probes.json"
@@ -73,6 +81,10 @@ class Layout:
     def damage(self, key: str) -> Path:
         """The note about a withdrawn seal."""
         return self.seals / f"{key}.damaged"
+
+    def compiled(self, directory: str) -> Path:
+        """The file that says that the environment in ``directory`` has all its bytecode."""
+        return self.seals / f"{directory}.compiled"
 
     def lock(self, key: str) -> Path:
         """The build lock of a fingerprint."""

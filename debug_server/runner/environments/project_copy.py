@@ -51,6 +51,11 @@ def safe_project_folder(plan: BuildPlan, context: BuildContext) -> Iterator[Buil
         remove_tree(home)
 
 
+def copy_whole(root: Path, copy: Path, context: BuildContext) -> None:
+    """Copy a project with all its files but those that tools made; its history is a link."""
+    _copy(root, copy, context, whole=True)
+
+
 def _others_can_write_above(root: Path) -> bool:
     for folder in root.parents:
         end = folder / _END

@@ -37,9 +37,14 @@ def read_text(path: Path) -> str:
 
 
 def read_toml(path: Path) -> dict[str, Any]:
-    """The content of a TOML file; empty if it cannot be read."""
+    """The content of a TOML file, which others share: do not change it. Empty if it cannot be read."""
+    return _parse_toml(read_text(path))
+
+
+@lru_cache(maxsize=32)  # detection reads a file several times, and again for each command of a session
+def _parse_toml(text: str) -> dict[str, Any]:
     try:
-        return tomllib.loads(read_text(path))
+        return tomllib.loads(text)
     except (tomllib.TOMLDecodeError, RecursionError):  # RecursionError: nested too deeply
         return {}
 
@@ -58,6 +63,7 @@ def read_ini(path: Path) -> IniFile:
 def parse_ini(text: str) -> IniFile:
     """The sections of ``text``; none if it is not understood."""
     parser = configparser.RawConfigParser(strict=False)
+    parser.optionxform = str  # type: ignore[assignment,method-assign]  # names of scripts and extras keep their case
     try:
         parser.read_string(text)
     except configparser.Error:

@@ -10,20 +10,29 @@ import hashlib
 import json
 import re
 import secrets
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from debug_server.disk import remove_tree
 from debug_server.runner.environments.layout import Layout
-from debug_server.runner.environments.project_files import read_project, table_at
+from debug_server.runner.environments.project_files import (
+    IniFile,
+    parse_ini,
+    read_ini,
+    read_project,
+    table_at,
+    texts_of,
+)
+from debug_server.runner.environments.setup_files import read_setup_py
 
 # Blanks within one line only: across empty lines the match would take quadratic time.
 _VERSION = re.compile(
     r"""^[ \t]*(?:__version__|version|VERSION)[ \t]*(?::[ \t]*\w+[ \t]*)?=[ \t]*["']([^"'\n]+)["']""", re.MULTILINE
 )
 _VERSION_FILES = ("__init__.py", "_version.py", "__version__.py", "__about__.py", "version.py")
+_NUMBER = re.compile(r"v?\d[\w.!+-]*$")  # not ``attr: app.__version__``
 _UNKNOWN_VERSION = "0.0.0"
 _SCRIPT = """#!/usr/bin/env python3
 import sys
@@ -54,18 +63,40 @@ def describe_project(workspace: Path, roots: Sequence[Path], home: Path | None) 
 
 
 def _read(workspace: Path, roots: Sequence[Path]) -> _Project | None:
-    table = table_at(read_project(workspace), "project")
+    project, config = read_project(workspace), read_ini(workspace / "setup.cfg")
+    table, poetry = table_at(project, "project"), table_at(project, "tool", "poetry")
+    call = read_setup_py(workspace)
+    arguments = {} if call is None else call.literals
+    metadata = config.sections.get("metadata", {})
     released = _package_info(workspace)
-    name = table.get("name") or released.get("Name")
+    sources = (table, poetry, metadata, arguments)
+    name = _first(sources, "name") or released.get("Name")
     if not isinstance(name, str) or not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", name):
         return None
-    version = table.get("version") or released.get("Version") or _find_version(name, roots)
+    stated = _first(sources, "version")
+    version = stated if stated and _NUMBER.match(stated) else None
+    version = version or released.get("Version") or _find_version(name, roots)
     return _Project(
         name=name,
-        version=str(version),
-        metadata=f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n",
-        entry_points=_entry_points(table),
+        version=version,
+        metadata=f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n{''.join(_requirement_lines(table))}",
+        entry_points=_entry_points(table) or _other_entry_points(poetry, config, arguments.get("entry_points")),
     )
+
+
+def _first(sources: Sequence[Mapping[str, Any]], name: str) -> str | None:
+    return next((value for source in sources if isinstance(value := source.get(name), str)), None)
+
+
+def _requirement_lines(table: dict[str, Any]) -> Iterator[str]:
+    """The requirements that ``[project]`` lists, as a wheel states them."""
+    yield from (f"Requires-Dist: {item}\n" for item in texts_of(table.get("dependencies", [])))
+    for extra, items in table_at(table, "optional-dependencies").items():
+        yield f"Provides-Extra: {extra}\n"
+        for item in texts_of(items):
+            requirement, _, marker = item.partition(";")
+            condition = f"({marker.strip()}) and " if marker else ""
+            yield f"Requires-Dist: {requirement.strip()} ; {condition}extra == '{extra}'\n"
 
 
 def _package_info(workspace: Path) -> dict[str, str]:
@@ -95,6 +126,26 @@ def _entry_points(table: dict[str, Any]) -> dict[str, dict[str, str]]:
         for group, items in groups.items()
         if isinstance(items, dict) and items
     }
+
+
+def _other_entry_points(poetry: dict[str, Any], config: IniFile, argument: object) -> dict[str, dict[str, str]]:
+    """The entry points as Poetry, setup.cfg and the call of ``setup`` write them down."""
+    if poetry:
+        return _entry_points({"scripts": poetry.get("scripts"), "entry-points": poetry.get("plugins")})
+    groups: dict[str, Any] = dict(config.sections.get("options.entry_points", {}))
+    if isinstance(argument, str):
+        groups |= {
+            group: [f"{name}={value}" for name, value in items.items()]
+            for group, items in parse_ini(argument).sections.items()
+        }
+    elif isinstance(argument, dict):
+        groups |= argument
+    found = {}
+    for group, value in groups.items():
+        lines = value.splitlines() if isinstance(value, str) else texts_of(value)
+        pairs = (line.partition("=") for line in lines if "=" in line)
+        found[group] = {name.strip(): target.strip() for name, _, target in pairs}
+    return {group: items for group, items in found.items() if items}
 
 
 def _write(folder: Path, project: _Project) -> None:

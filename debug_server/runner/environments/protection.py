@@ -34,7 +34,7 @@ def _set_mode(path: str, mode: int) -> None:
         os.chmod(path, stat.S_IMODE(mode) & ~WRITING)  # noqa: PTH101  (text paths: thousands of them)
 
 
-def make_folders_writable(root: Path) -> None:
-    """Restore the owner's write permission on all folders below ``root``, so that files can be added."""
+def set_folders_writable(root: Path, *, writable: bool) -> None:
+    """Give or take the owner's write permission on all folders below ``root``: files can be added or not."""
     for folder, _, _ in os.walk(root):
-        Path(folder).chmod(0o755)
+        Path(folder).chmod(0o755 if writable else 0o555)

@@ -76,6 +76,8 @@ def _settings(root: Path) -> Iterator[tuple[str, dict[str, str]] | None]:
 def _tests(root: Path) -> str | None:
     """A file that pytest would collect, or its conftest.py."""
     for folder in _FOLDERS:
+        if not (root / folder).is_dir():
+            continue
         for pattern in ("conftest.py", "test_*.py", "*_test.py", "*/test_*.py"):
             if (folder or "/" not in pattern) and (found := next((root / folder).glob(pattern), None)) is not None:
                 return found.relative_to(root).as_posix()

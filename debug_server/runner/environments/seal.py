@@ -125,7 +125,7 @@ def find_damage(layout: Layout, seal: Seal, *, contents: bool) -> dict[str, str]
 
 def _remove_if_bytecode(directory: Path, path: str, what: str) -> bool:
     """Remove bytecode that a command added; it is not verified, and can be compiled again."""
-    if what != ADDED or not path.endswith(".pyc") or "__pycache__/" not in path:
+    if what != ADDED or ".pyc" not in path or "__pycache__/" not in path:  # .pyc.123: a draft of a killed compiler
         return False
     (directory / path).unlink(missing_ok=True)
     return True
@@ -160,7 +160,7 @@ def read_damage(layout: Layout, key: str) -> Damage | None:
 
 def remove_records(layout: Layout, directory: str) -> None:
     """Remove the list of files of an environment that is gone."""
-    for path in layout.seals.glob(f"{directory}.*.json"):
+    for path in (*layout.seals.glob(f"{directory}.*.json"), layout.compiled(directory)):
         path.unlink(missing_ok=True)
 
 

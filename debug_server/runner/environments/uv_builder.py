@@ -152,17 +152,21 @@ def _source_arguments(plan: BuildPlan, sources: list[Path]) -> list[str]:
 
 
 def _variables(context: BuildContext, plan: BuildPlan, cwd: Path) -> Mapping[str, str]:
-    indexes = uv_variables(os.environ, prefix=Path(sys.prefix))
+    variables = uv_build_variables(plan.manifests.root, cwd)
     if plan.manifests.own_index:
-        indexes.pop("UV_DEFAULT_INDEX", None)
-    # An installed interpreter is always named, so uv must never download one.
+        variables.pop("UV_DEFAULT_INDEX", None)
+    return {**variables, **({"UV_NO_CACHE": "1"} if context.bypass_cache else {})}
+
+
+def uv_build_variables(root: Path, cwd: Path) -> dict[str, str]:
+    """The variables of uv for the project ``root``, started in ``cwd``."""
     return {
-        **indexes,
-        **settings_variables(os.environ, cwd, plan.manifests.root),
-        **({"UV_NO_CACHE": "1"} if context.bypass_cache else {}),
+        **uv_variables(os.environ, prefix=Path(sys.prefix)),
+        **settings_variables(os.environ, cwd, root),
+        # An installed interpreter is always named, so uv must never download one.
         "UV_PYTHON_DOWNLOADS": "never",
         "UV_LINK_MODE": os.environ.get("UV_LINK_MODE", "hardlink"),
         "UV_NO_PROGRESS": "1",
         # For build backends that take a version from git.
-        "GIT_CEILING_DIRECTORIES": str(plan.manifests.root.parent),
+        "GIT_CEILING_DIRECTORIES": str(root.parent),
     }

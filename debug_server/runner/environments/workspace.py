@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from fnmatch import fnmatchcase
 from functools import partial
@@ -13,8 +13,9 @@ from typing import Any
 
 from debug_server.errors import EnvironmentBuildError
 from debug_server.runner.environments.handle import EnvironmentHandle
-from debug_server.runner.environments.project_files import read_project, table_at, texts_of
+from debug_server.runner.environments.project_files import read_ini, read_project, table_at, texts_of
 from debug_server.runner.environments.project_metadata import describe_project
+from debug_server.runner.environments.setup_files import read_setup_py
 
 _MAX_MEMBERS = 10_000  # folders that one part of a glob may name
 
@@ -24,23 +25,24 @@ def workspace_environment(
     workspace: str | os.PathLike[str],
     *,
     base_env: Mapping[str, str] | None = None,
+    projects: Sequence[Path] = (),
+    sites: Sequence[Path] = (),
 ) -> dict[str, str]:
     """The variables with which a command uses ``handle``'s programs and imports ``workspace``'s code.
 
     They override the command's other variables; remove ``PYTHONHOME`` as well. No bytecode is written: it would remain
     after its source was deleted, keep a deleted package's folder importable, and be used for a patched file with the
-    same size and time.
+    same size and time. ``projects`` are the folders of the projects under test, by default the workspace; ``sites``
+    are the results of their builds.
     """
     base = os.environ if base_env is None else base_env
     root = Path(workspace).absolute()
-    roots = import_roots(root)
-    project = describe_project(root, roots, handle.home)
-    paths = [*map(str, roots), *([] if project is None else [str(project)])]
-    programs = [
-        *([] if project is None else [str(project / "bin")]),
-        str(handle.bin_path),
-        base.get("PATH", os.defpath),
-    ]
+    folders = list(dict.fromkeys([*projects, root]))
+    roots = list(dict.fromkeys(path for folder in folders for path in import_roots(folder)))
+    described = [describe_project(folder, import_roots(folder), handle.home) for folder in folders]
+    beside = [*sites, *(path for path in described if path is not None)]
+    paths = [*map(str, roots), *map(str, beside)]
+    programs = [*(str(path / "bin") for path in beside), str(handle.bin_path), base.get("PATH", os.defpath)]
     for path in (*paths, *programs[:-1]):
         if os.pathsep in path:
             raise EnvironmentBuildError(
@@ -69,7 +71,7 @@ def import_roots(workspace: Path) -> list[Path]:
 
 
 def _own_roots(folder: Path, data: dict[str, Any]) -> list[Path]:
-    declared = [folder / name for name in _declared(data)]
+    declared = [folder / name for name in (*_declared(data), *_declared_to_setuptools(folder))]
     roots = [path for path in declared if path.is_dir() and _inside(path, folder)]
     if roots:
         return roots
@@ -88,6 +90,17 @@ def _declared(data: dict[str, Any]) -> Iterator[str]:
     for item in packages if isinstance(packages, list) else []:
         yield from texts_of(item.get("from") if isinstance(item, dict) else None)
     yield from texts_of(table_at(data, "tool", "pdm", "build").get("package-dir"))
+
+
+def _declared_to_setuptools(folder: Path) -> Iterator[str]:
+    """Source folders as setup.cfg and setup.py write them down."""
+    config, call = read_ini(folder / "setup.cfg"), read_setup_py(folder)
+    for line in config.lines("options", "package_dir"):
+        package, _, name = line.partition("=")
+        if not package.strip():
+            yield name.strip()
+    yield from config.lines("options.packages.find", "where")
+    yield from texts_of(table_at({} if call is None else call.literals, "package_dir").get(""))
 
 
 def _members(workspace: Path, data: dict[str, Any]) -> Iterator[Path]:

@@ -105,6 +105,7 @@ def run_in_workspace(foreground: ForegroundRuns, command: CommandSpec, checkout:
                 commit=checkout.commit,
                 owner=f"run-{os.getpid()}",
                 environment=checkout.environment,
+                on_wait=lambda why: stage("workspace", f"waits for one: {why}"),
             )
             run = stack.enter_context(opened)
             done((run.session.commit_sha or "")[:12])

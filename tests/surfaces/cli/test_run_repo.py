@@ -239,6 +239,29 @@ def test_extras_and_groups(tmp_path: Path) -> None:
     assert "--extra needs --repo" in _run(tmp_path, "--extra", "more", "--", "true").stderr
 
 
+def test_a_run_waits_for_a_workspace(tmp_path: Path) -> None:
+    """When all are leased a run says for what it waits, and goes on once one is released."""
+    make_remote(tmp_path / "remote").commit({"note": "one\n"})
+    environ = {**_env(tmp_path), "DEBUG_SERVER_WORKSPACES_MAX_WORKTREES": "1"}
+    begun, go = tmp_path / "begun", tmp_path / "go"
+    hold = f"touch {begun}; until [ -e {go} ]; do sleep 0.05; done"
+    line, told = [str(PROGRAM), "run", "--repo", "remote", "--"], tmp_path / "told"
+    with told.open("wb") as file, contextlib.ExitStack() as running:
+
+        def start(*command: str) -> subprocess.Popen[bytes]:
+            process = subprocess.Popen([*line, *command], cwd=tmp_path, env=environ, stderr=file)
+            return running.enter_context(process)
+
+        first = start("sh", "-c", hold)
+        try:
+            eventually(begun.exists, what="the first command")
+            last = start("cat", "note")
+            eventually(lambda: "waits for one: all 1 workspaces" in told.read_text(), what="the notice")
+        finally:
+            go.touch()
+        assert (first.wait(100), last.wait(100)) == (0, 0)
+
+
 def test_no_manifest(tmp_path: Path) -> None:
     """The project's files say what is needed, also those that a patch adds; ``plan`` shows it; ``system`` has none."""
     make_wheel(tmp_path / "wheels", "tinyb", "1.0")

@@ -6,7 +6,6 @@ from concurrent.futures import ThreadPoolExecutor
 
 import httpx
 
-from debug_server.config.runner import WorkspacesConfig
 from tests.running import eventually
 from tests.surfaces.http.serving import Served, answered, refused
 
@@ -41,7 +40,7 @@ def test_sessions(served: Served) -> None:
 def test_workspaces_of_a_token_without_quotas(served: Served) -> None:
     """A token that is no admin's leaves half of the workspaces to others, by opening, forking and running; an admin's
     and one with a quota of sessions do not."""
-    client, most = served.client(SCOPES), WorkspacesConfig().max_worktrees // 2
+    client, most = served.client(SCOPES), served.local.settings.workspaces_per_token
     found = [served.session(client) for _ in range(most)]
     body = {"repository": "repo", "commit": "HEAD"}
     message = refused(client.post("/sessions", json=body), 429, "quota_exceeded")["message"]

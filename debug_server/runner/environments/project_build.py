@@ -1,0 +1,163 @@
+"""Builds the project under test for one workspace: compiled modules, generated files, metadata and scripts.
+
+    digest of what a build reads, environment -> key -> built already? -> placed into the workspace
+                                                     -> uv builds a copy of the workspace -> .builds/<key>/
+
+The code itself is imported from the workspace's sources, so an edit of a module needs no build. Files that only a build
+makes are copied beside the sources; nothing of one workspace is on the path of another.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import secrets
+import shutil
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from debug_server.disk import make_private, remove_tree
+from debug_server.errors import EnvironmentBuildError
+from debug_server.runner.environments.build_context import BuildContext
+from debug_server.runner.environments.inventory import digest_of
+from debug_server.runner.environments.layout import Layout, key_of
+from debug_server.runner.environments.project_copy import copy_whole
+from debug_server.runner.environments.project_files import read_text
+from debug_server.runner.environments.uv_builder import find_uv, uv_build_variables
+
+_DONE = "done"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProjectBuild:
+    """The result of one build, which workspaces with the same inputs share."""
+
+    folder: Path
+
+    @property
+    def site(self) -> Path:
+        """Metadata, scripts in ``bin``, and modules that have no place in the sources; for PYTHONPATH."""
+        return self.folder / "site"
+
+    @property
+    def placed(self) -> Path:
+        """What is copied beside the sources."""
+        return self.folder / "placed"
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether the build has ended well."""
+        return (self.folder / _DONE).exists()
+
+
+def build_key(fingerprint: str, digest: str) -> str:
+    """The key of a build: the environment, and what is built."""
+    return key_of(hashlib.sha256(f"{fingerprint} {digest}".encode()).hexdigest())
+
+
+def run_build(
+    found: ProjectBuild,
+    project: Path,
+    roots: list[Path],
+    *,
+    python: Path,
+    placed: Mapping[str, str],
+    context: BuildContext,
+) -> None:
+    """Build a copy of ``project`` into ``found``, whose lock the caller holds; without what was ``placed`` before."""
+    if (uv := find_uv()) is None:
+        raise EnvironmentBuildError("the project must be built, which needs uv: install the uv package")
+    remove_tree(found.folder)
+    make_private(found.folder)
+    home = context.temporary.with_name(f"{context.temporary.name}.project")
+    remove_tree(home)  # a killed builder's
+    make_private(home)
+    try:
+        (home / "pyproject.toml").touch(mode=0o600)  # ends uv's search for a workspace above the copy
+        copy = home / secrets.token_hex(4) / project.name  # a new name: uv knows nothing about it yet
+        copy.parent.mkdir()
+        copy_whole(project, copy, context)
+        for path, digest in placed.items():
+            if digest_of(str(copy / path)) == digest:
+                (copy / path).unlink()
+        sources = {path.relative_to(copy) for path in _files(copy)}
+        target = found.folder / "built"
+        argv = [uv, "pip", "install", "--no-deps", "--python", str(python), "--target", str(target), str(copy)]
+        variables = {**uv_build_variables(copy, copy), **_pretended_version(project)}
+        context.run(argv, cwd=copy, env=variables, hint="this is the build of the project itself")
+        _sort(target, found, sources, [root.relative_to(project) for root in roots])
+        (found.folder / _DONE).touch()
+    finally:
+        remove_tree(home)
+
+
+def place(found: ProjectBuild, project: Path, record: Path) -> None:
+    """Copy what the build has made beside the sources of ``project``, and note it in ``record``."""
+    noted = {}
+    for source in _files(found.placed):
+        path = source.relative_to(found.placed).as_posix()
+        target = project / path
+        noted[path] = digest_of(str(source))
+        if digest_of(str(target)) != noted[path]:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            draft = target.with_name(f".{target.name}.{secrets.token_hex(4)}")
+            shutil.copy(source, draft)
+            draft.replace(target)
+    record.parent.mkdir(exist_ok=True)
+    draft = record.with_name(f"{record.name}.{secrets.token_hex(4)}")
+    draft.write_text(json.dumps(noted), "utf-8")
+    draft.replace(record)
+
+
+def placed_before(record: Path) -> dict[str, str]:
+    """What ``place`` has noted for a workspace."""
+    try:
+        found = json.loads(record.read_bytes())
+        return {str(path): str(digest) for path, digest in found.items()}
+    except (OSError, ValueError, AttributeError):
+        return {}
+
+
+def record_of(layout: Layout, project: Path) -> Path:
+    """Where it is noted what was placed into a workspace's project."""
+    return layout.builds / f"placed-{hashlib.sha256(str(project).encode()).hexdigest()[:20]}.json"
+
+
+def _sort(built: Path, found: ProjectBuild, sources: set[Path], roots: list[Path]) -> None:
+    """What the sources have is dropped; what belongs beside them is placed; the rest is for the path."""
+    found.site.mkdir()
+    found.placed.mkdir()
+    packages = {path.parent for path in sources}
+    for source in list(_files(built)):
+        path = source.relative_to(built)
+        place = _place_of(path, roots, packages)
+        if place in sources:
+            continue
+        target = found.site / path if place is None else found.placed / place
+        target.parent.mkdir(parents=True, exist_ok=True)
+        source.replace(target)
+    remove_tree(built)
+
+
+def _place_of(path: Path, roots: list[Path], packages: set[Path]) -> Path | None:
+    """Where a built file belongs among the sources: in the import root that has its package."""
+    top = path.parts[0]
+    if top == "bin" or top.endswith((".dist-info", ".data")) or not roots:
+        return None
+    if len(path.parts) == 1:  # a module of its own
+        return roots[0] / path
+    return next((root / path for root in roots if root / top in packages), None)
+
+
+def _files(folder: Path) -> Iterator[Path]:
+    return (path for path in folder.rglob("*") if path.is_file() and path.name != ".lock")
+
+
+def _pretended_version(project: Path) -> dict[str, str]:
+    """For tools that take the version from tags: that of a source distribution, which has none."""
+    match = re.search(r"(?m)^Version: (\S+)$", read_text(project / "PKG-INFO").split("\n\n")[0])
+    if match is None:
+        return {}
+    return {"SETUPTOOLS_SCM_PRETEND_VERSION": match[1], "PDM_BUILD_SCM_VERSION": match[1], "PBR_VERSION": match[1]}

@@ -1,0 +1,145 @@
+"""The project under test, where its sources alone are not enough: built, and placed in its own workspace."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from debug_server.errors import EnvironmentBuildError
+from debug_server.runner.environment import EnvironmentManager, EnvironmentRequest
+from debug_server.runner.environments.build_need import build_need
+from tests.runner.environment_support import Recording, run_python
+
+PYPROJECT = """
+[project]
+name = "app"
+version = "1.0"
+[build-system]
+requires = []
+build-backend = "mesonpy_like"
+backend-path = ["."]
+"""
+# A build backend that "compiles" app/fast.in into a module, and says which build it was.
+BACKEND = """
+import pathlib, zipfile
+def get_requires_for_build_wheel(config_settings=None): return []
+def build_wheel(folder, config_settings=None, metadata_directory=None):
+    with pathlib.Path("LOG").open("a") as log: log.write("built")
+    source = pathlib.Path("src/app/fast.in").read_text()
+    if "broken" in source: raise SystemExit("fast.in does not compile")
+    with zipfile.ZipFile(pathlib.Path(folder, "app-1.0-py3-none-any.whl"), "w") as wheel:
+        wheel.writestr("app/__init__.py", "NAME = 'of the wheel'")
+        wheel.writestr("app/fast.py", f"VALUE = {source!r}")
+        wheel.writestr("app-1.0.dist-info/METADATA", "Metadata-Version: 2.1\\nName: app\\nVersion: 1.0\\n")
+        wheel.writestr("app-1.0.dist-info/WHEEL", "Wheel-Version: 1.0\\nRoot-Is-Purelib: true\\nTag: py3-none-any\\n")
+        wheel.writestr("app-1.0.dist-info/entry_points.txt", "[console_scripts]\\napp = app.main:main\\n")
+        wheel.writestr("app-1.0.dist-info/RECORD", "")
+    return "app-1.0-py3-none-any.whl"
+"""
+FILES = {
+    "pyproject.toml": PYPROJECT.replace("mesonpy_like", "mesonpy"),
+    "mesonpy.py": BACKEND,
+    "src/app/__init__.py": "NAME = 'of the sources'\n",
+    "src/app/main.py": "def main():\n    from app.fast import VALUE\n    print(VALUE)\n",
+    "src/app/fast.in": "one",
+}
+SEEN = "import app, app.fast; print(app.NAME, app.fast.VALUE)"
+
+
+class Workspace:
+    """A workspace, and the runs in it."""
+
+    def __init__(self, manager: EnvironmentManager, folder: Path) -> None:
+        self.manager, self.folder = manager, folder
+        for name, text in FILES.items():
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            (folder / name).write_text(text)
+        self.log = Recording()
+
+    def variables(self) -> dict[str, str]:
+        """Those of a command here."""
+        self.log = Recording()
+        request = EnvironmentRequest("w", project_root=self.folder)
+        handle = self.manager.ensure(request)
+        return self.manager.workspace_variables(handle, self.folder, request, log=self.log)
+
+    def run(self, code: str) -> str:
+        """What a program prints here."""
+        variables = self.variables()
+        return run_python(self.manager.ensure(EnvironmentRequest("w")), code, env=variables)
+
+
+@pytest.fixture
+def manager(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> EnvironmentManager:
+    """A manager of its own."""
+    monkeypatch.setenv("UV_CACHE_DIR", str(tmp_path / "uv-cache"))
+    monkeypatch.setenv("UV_OFFLINE", "1")
+    return EnvironmentManager(tmp_path / "envs")
+
+
+def test_an_edit_of_what_is_compiled_rebuilds(tmp_path: Path, manager: EnvironmentManager) -> None:
+    """The sources are used as they are, what only a build makes is beside them, and other workspaces see none of it."""
+    one, two = Workspace(manager, tmp_path / "one"), Workspace(manager, tmp_path / "two")
+    assert one.run(SEEN) == "of the sources one"
+    assert "project: building it, because mesonpy compiles it" in one.log.text
+    assert two.run(SEEN) == "of the sources one" and "building" not in two.log.text
+    (one.folder / "src/app/__init__.py").write_text("NAME = 'edited'\n")
+    assert one.run(SEEN) == "edited one" and "building" not in one.log.text
+    (one.folder / "src/app/fast.in").write_text("two")
+    assert one.run(SEEN) == "edited two" and "building" in one.log.text
+    assert two.run(SEEN) == "of the sources one" and "building" not in two.log.text
+    assert not (one.folder / "LOG").exists()
+    (one.folder / "src/app/fast.py").unlink()  # as a reset of the workspace does
+    assert one.run(SEEN) == "edited two" and "building" not in one.log.text
+
+
+def test_scripts_and_metadata_of_a_build(tmp_path: Path, manager: EnvironmentManager) -> None:
+    """A built project is installed for programs that look for it."""
+    workspace = Workspace(manager, tmp_path / "one")
+    variables = workspace.variables()
+    done = subprocess.run(["app"], env=variables, capture_output=True, text=True, check=False, timeout=60)
+    assert done.stdout == "one\n", done.stderr
+    assert workspace.run("import importlib.metadata as m; print(m.version('app'))") == "1.0"
+
+
+def test_a_failed_build_is_told(tmp_path: Path, manager: EnvironmentManager) -> None:
+    """The error has the words of the compiler, nothing half-made is used, and a repaired source is built."""
+    workspace = Workspace(manager, tmp_path / "one")
+    (workspace.folder / "src/app/fast.in").write_text("broken")
+    for _ in range(2):
+        with pytest.raises(EnvironmentBuildError, match=r"(?s)build of the project itself.*fast\.in does not compile"):
+            workspace.run(SEEN)
+    (workspace.folder / "src/app/fast.in").write_text("right")
+    assert workspace.run(SEEN) == "of the sources right"
+
+
+def test_builds_go_with_their_environment(tmp_path: Path, manager: EnvironmentManager) -> None:
+    """The collection of an environment removes what was built for it."""
+    Workspace(manager, tmp_path / "one").variables()
+    assert list((manager.root / ".builds").glob("*/*/done"))
+    manager.collect_garbage(max_idle=0, grace=0)
+    assert not list((manager.root / ".builds").glob("*/*"))
+
+
+@pytest.mark.parametrize(
+    ("files", "reason"),
+    [
+        ({"pyproject.toml": '[project]\nname = "p"\n'}, None),
+        ({"setup.py": "from setuptools import setup\nsetup(name='p', ext_modules=[])"}, None),
+        ({"setup.py": "setup(ext_modules=[Extension('a', ['a.c'])])"}, "setup.py has extension modules"),
+        ({"setup.py": "setup(**arguments(Extension('a', ['a.c'])))"}, "setup.py has extension modules"),
+        ({"pyproject.toml": '[build-system]\nbuild-backend = "maturin"\n'}, "maturin compiles it"),
+        ({"pyproject.toml": '[tool.setuptools_scm]\nwrite_to = "p/_version.py"\n'}, "that makes p/_version.py"),
+        ({"pyproject.toml": '[tool.setuptools_scm]\nwrite_to = "v.py"\n', "v.py": ""}, None),
+        ({"pyproject.toml": '[tool.hatch.build.hooks.vcs]\nversion-file = "v.py"\n'}, "that makes v.py"),
+        ({"pyproject.toml": "[tool.hatch.build.hooks.mypyc]\n"}, "hatch runs the build hook 'mypyc'"),
+        ({"pyproject.toml": '[tool.poetry]\nbuild = "build.py"\n'}, "pyproject.toml names a build script"),
+    ],
+)
+def test_what_needs_a_build(tmp_path: Path, files: dict[str, str], reason: str | None) -> None:
+    """Extension modules, and version files that are not there."""
+    for name, text in files.items():
+        (tmp_path / name).write_text(text)
+    assert build_need(tmp_path) == reason
