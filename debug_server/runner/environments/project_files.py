@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import configparser
+import os
 import tomllib
 from dataclasses import dataclass
 from functools import lru_cache
@@ -26,6 +27,14 @@ class IniFile:
     def lines(self, section: str, name: str) -> list[str]:
         """The lines of a value, without comments."""
         return list(logical_lines(self.text(section, name)))
+
+
+def names_in(folder: Path) -> list[str]:
+    """The names in a folder, in order; empty if it cannot be read."""
+    try:
+        return sorted(os.listdir(folder))  # noqa: PTH208 - a tenth of the time of iterdir, and read for each command
+    except OSError:
+        return []
 
 
 def read_text(path: Path) -> str:

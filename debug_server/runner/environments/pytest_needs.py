@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import fnmatch
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from debug_server.runner.environments.project_files import parse_ini, read_project, read_text, table_at, texts_of
+from debug_server.runner.environments.project_files import (
+    names_in,
+    parse_ini,
+    read_project,
+    read_text,
+    table_at,
+    texts_of,
+)
 
 # Options in ``addopts`` that pytest refuses without the plugin.
 _PLUGINS = {
@@ -76,9 +84,10 @@ def _settings(root: Path) -> Iterator[tuple[str, dict[str, str]] | None]:
 def _tests(root: Path) -> str | None:
     """A file that pytest would collect, or its conftest.py."""
     for folder in _FOLDERS:
-        if not (root / folder).is_dir():
-            continue
-        for pattern in ("conftest.py", "test_*.py", "*_test.py", "*/test_*.py"):
-            if (folder or "/" not in pattern) and (found := next((root / folder).glob(pattern), None)) is not None:
-                return found.relative_to(root).as_posix()
+        names = names_in(root / folder)
+        for pattern in ("conftest.py", "test_*.py", "*_test.py"):
+            if found := fnmatch.filter(names, pattern):
+                return f"{folder}/{found[0]}".lstrip("/")
+        if folder and names and (below := next((root / folder).glob("*/test_*.py"), None)) is not None:
+            return below.relative_to(root).as_posix()
     return None
