@@ -168,6 +168,11 @@ class HistoryConfig:
         whole(minimum=1),
         default=None,
     )
+    patch_budget: int | None = setting(
+        "Disk space for stored patches; beyond it those of closed sessions are removed, the oldest first.",
+        _A_SIZE,
+        default=1 << 30,
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

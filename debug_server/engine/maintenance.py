@@ -12,6 +12,7 @@ import time
 from datetime import timedelta
 from functools import partial
 
+from debug_server.engine.kept_patches import remove_patches
 from debug_server.engine.retention import Retention
 from debug_server.engine.run_or_log import run_or_log
 from debug_server.engine.sessions import Sessions
@@ -39,6 +40,8 @@ class Maintenance:
         self._sessions = sessions
         self._environments = supervisor.environments
         self._settings = supervisor.settings.environments
+        self._patches_dir = supervisor.paths.patches_dir
+        self._patch_budget = supervisor.settings.history.patch_budget
         self._done = threading.Event()
         self._woken = threading.Event()
         self._thread: threading.Thread | None = None
@@ -69,6 +72,7 @@ class Maintenance:
             self.recover_leases()
             run_or_log("maintenance_failed", self._sessions.remove_leftovers, step="repository_removal")
             run_or_log("maintenance_failed", self._retention.remove_old, step="history_removal")
+            self._remove_patches(always=False)
             self._store.keep_reserve()
             if time.monotonic() - self._collected_at >= _COLLECT_SECONDS:
                 self._collected_at = time.monotonic()
@@ -93,8 +97,13 @@ class Maintenance:
             if not self._done.is_set():
                 run_or_log("maintenance_failed", partial(self._maintain, repository), step="workspace_maintenance")
         run_or_log("maintenance_failed", self._sessions.retry_removals, step="scratch_removal")
+        self._remove_patches(always=True)
         if self._environments is not None and not self._done.is_set():
             run_or_log("maintenance_failed", self._maintain_environments, step="environment_maintenance")
+
+    def _remove_patches(self, *, always: bool) -> None:
+        removal = partial(remove_patches, self._store, self._patches_dir, budget=self._patch_budget, always=always)
+        run_or_log("maintenance_failed", removal, step="patch_removal")
 
     def _maintain(self, repository: Repository) -> None:
         settings, pool = self._sessions.settings, self._sessions.pool(repository)

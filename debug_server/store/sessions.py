@@ -238,6 +238,12 @@ class Sessions(Table):
         row = self._one(f"SELECT COUNT(*) FROM sessions WHERE owner_token_id = ? AND {_IS_OPEN}", (token_id,))
         return row[0] if row else 0
 
+    def patches(self) -> dict[str, bool]:
+        """The hash of every session's patch, and whether one of the sessions with it is open."""
+        sql = f"SELECT patch_hash, MAX(CASE WHEN {_IS_OPEN} THEN 1 ELSE 0 END) FROM sessions"
+        rows = self._all(f"{sql} WHERE patch_hash IS NOT NULL GROUP BY patch_hash", ())
+        return {sha256: bool(is_open) for sha256, is_open in rows}
+
     def count_with_workspace(self, token_id: int) -> int:
         """How many of those have a workspace of a repository."""
         sql = f"SELECT COUNT(*) FROM sessions WHERE owner_token_id = ? AND worktree_id IS NOT NULL AND {_IS_OPEN}"

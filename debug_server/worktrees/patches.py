@@ -17,6 +17,7 @@ from debug_server.errors import NotFoundError, PatchApplicationError
 from debug_server.worktrees.git import GitPlace, GitResult, OnCancel, run_git
 from debug_server.worktrees.gitdir import empty_gitdir
 from debug_server.worktrees.hunk_places import place_hunks
+from debug_server.worktrees.locks import folder_lock
 from debug_server.worktrees.patch_text import PLAIN_DIFF, FileChange, check_inside, read_patch
 
 _FAILED_AT = re.compile(r"^error: patch failed: (?P<path>.*):(?P<line>\d+)$", re.MULTILINE)
@@ -28,6 +29,7 @@ _MEMORY_SHORT = re.compile(r"out of memory|cannot allocate memory", re.IGNORECAS
 # a patch of a few MiB could take all of the machine's memory and disk: zeros are packed a thousandfold, and a line
 # copies a file.
 _MAX_MEMORY = 1 << 30
+_LOCK_SECONDS = 10.0
 _REFUSED = re.compile(r"^error: (?P<path>.*): (?P<why>[^:]+)$", re.MULTILINE)
 
 
@@ -120,7 +122,11 @@ def _stored(patch: SessionPatch, patches_dir: Path) -> Iterator[Path]:
     After a failure nothing of it is left: no row names a patch that does not apply, so nobody would remove it.
     """
     path = _patch_path(patch.sha256, patches_dir)
-    if _is_kept(path, patch):
+    with folder_lock(patches_dir, timeout=_LOCK_SECONDS):  # else it could be removed, being old, after this look
+        kept = _is_kept(path, patch)
+        if kept:
+            os.utime(path)
+    if kept:
         yield path
         return
     fresh = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
@@ -146,7 +152,9 @@ def load_patch(sha256: str, patches_dir: Path) -> SessionPatch:
     try:
         patch = SessionPatch(path.read_bytes())
     except OSError as error:
-        raise NotFoundError(f"the patch {sha256} cannot be read from {path}: {error.strerror}") from error
+        raise NotFoundError(
+            f"the patch {sha256} cannot be read from {path}: {error.strerror}; open a session with it again"
+        ) from error
     if patch.sha256 != sha256:
         raise NotFoundError(f"the patch at {path} was changed: it has the hash {patch.sha256}, not {sha256}")
     return patch

@@ -30,7 +30,7 @@ from debug_server.errors import (
 from debug_server.model import Worktree, WorktreeStatus
 from debug_server.worktrees.backend import WorkspaceBackend, choose_backend
 from debug_server.worktrees.leases import InUse, LeaseHolders, WorktreeLease, WorktreeStore
-from debug_server.worktrees.locks import file_lock, remove_abandoned
+from debug_server.worktrees.locks import file_lock, remove_abandoned, scratch_folder
 from debug_server.worktrees.mirror import Mirror
 from debug_server.worktrees.patches import SessionPatch, apply_patch
 from debug_server.worktrees.process_leases import ProcessLeases
@@ -228,7 +228,8 @@ class WorktreePool:
 
         def finish(fresh: Path) -> None:
             if patch is not None:
-                apply_patch(fresh, patch, patches_dir=self.settings.state_dir / "patches")
+                with scratch_folder(self._scratch) as folder:  # it is stored already where it came from
+                    apply_patch(fresh, patch, patches_dir=folder)
 
         with _disk_errors(f"resetting {lease.path}"):
             self.backend.replace(lease.path, lease.commit_sha, finish)

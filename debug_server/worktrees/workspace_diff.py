@@ -25,6 +25,8 @@ _PATH_BYTES = 4095  # PATH_MAX without the final NUL: git cannot open longer pat
 _UNREAD = "could not open directory"  # a warning: git skips that folder and ends with status 0
 _MAX_SHOWN = 80
 _EMPTY_TREE = "4b825dc642cb6eb9a060e54bf8d69288fbee4904"
+# Python writes its bytecode wherever it runs, and again when it is missing. The repository's .gitignore decides first.
+_LITTER = "**/__pycache__/*.pyc\n**/__pycache__/*.pyc.*\n"
 _DIFF = (
     *("diff", "--cached", "--binary", "--full-index", "--no-color", "--no-ext-diff"),
     *("--no-textconv", "--ignore-submodules=none"),
@@ -59,7 +61,9 @@ def diff_workspace(
     submodules: Mapping[str, Gitlink] | None = None,
     scratch: Path | None = None,
 ) -> bytes:
-    """The patch that turns ``base_commit`` into the files at ``path``: new files too, ignored ones not.
+    """The patch that turns ``base_commit`` into the files at ``path``.
+
+    New files are in it, ignored ones and Python's bytecode are not.
 
     ``index`` may be git's index of the unchanged files; without it every file is read. ``submodules`` are those checked
     out in the workspace; others are empty folders.
@@ -72,6 +76,8 @@ def diff_workspace(
 def _diff(part: _Part, index: Path | None, scratch: Path | None) -> bytes:
     with scratch_gitdir([part.objects], folder=scratch) as git_dir:
         place = GitPlace(git_dir=git_dir, work_tree=part.path)
+        (git_dir / "info").mkdir()
+        (git_dir / "info" / "exclude").write_text(_LITTER)
         if index is not None:
             shutil.copy2(index, git_dir / "index")
             recheck_changed(part.path, git_dir / "index")

@@ -303,6 +303,28 @@ def test_diff_applies_to_the_commit(pool: WorktreePool, remote: Remote) -> None:
         assert git("status", "--porcelain", "--ignored", cwd=lease.path) == ""
 
 
+def test_diff_leaves_bytecode_out(pool: WorktreePool, remote: Remote, base: Path) -> None:
+    """Bytecode that a run leaves is no change; a file that somebody wrote beside it is, and so is bytecode of the
+    commit or what .gitignore takes back."""
+    cached = "src/__pycache__/app.cpython-311.pyc"
+    committed = remote.commit({".gitignore": "!/kept/__pycache__/*.pyc\n", cached: b"old\0"})
+    written = {
+        "__pycache__/top.cpython-311.pyc": False,
+        "a/b/__pycache__/x.cpython-313.opt-1.pyc": False,
+        "a/__pycache__/x.cpython-311.pyc.140234": False,
+        "a/__pycache__/notes.txt": True,
+        "a/plain.pyc": True,
+        "kept/__pycache__/y.pyc": True,
+        cached: True,
+    }
+    with acquire(pool, committed) as lease:
+        for name in written:
+            (lease.path / name).parent.mkdir(parents=True, exist_ok=True)
+            (lease.path / name).write_bytes(b"new\0")
+        diff = lease.diff()
+    assert {name: name.encode() in diff for name in written} == written
+
+
 def test_diff_is_not_fooled_by_dates(pool: WorktreePool, remote: Remote) -> None:
     """A change that keeps size and date is in the diff, and so are two folders that changed places."""
     commit = remote.commit({"nums": "10\n20\n30\n", "empty": "", "a/file": "in a\n", "b/file": "in b\n"})
