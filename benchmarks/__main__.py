@@ -12,6 +12,7 @@ from pathlib import Path
 from benchmarks import (
     cancel,
     dispatch,
+    egress,
     environments,
     follow,
     gateway,
@@ -35,6 +36,7 @@ from debug_server.errors import DebugServerError
 SUBJECTS: dict[str, Callable[[Size], list[Result]]] = {
     "start": start.measure,
     "throughput": throughput.measure,
+    "egress": egress.measure,
     "follow": follow.measure,
     "parallel": parallel.measure,
     "cancel": cancel.measure,

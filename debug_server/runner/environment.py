@@ -212,12 +212,19 @@ class EnvironmentManager:
     ) -> dict[str, str]:
         """``workspace_environment`` with the projects of the request's manifests, built where they must be."""
         projects = _projects(request, workspace)
-        builds = (self._build_project(handle, folder, log or _NullLog(), cancellation) for folder in projects)
+        builds = (
+            self._build_project(handle, folder, workspace, log or _NullLog(), cancellation) for folder in projects
+        )
         sites = [build.site for build in builds if build is not None]
         return workspace_environment(handle, workspace, base_env=base_env, projects=projects, sites=sites)
 
     def _build_project(
-        self, handle: EnvironmentHandle, project: Path, log: LogSink, cancellation: Cancellation | None
+        self,
+        handle: EnvironmentHandle,
+        project: Path,
+        workspace: Path,
+        log: LogSink,
+        cancellation: Cancellation | None,
     ) -> ProjectBuild | None:
         """What a build makes of a project, placed beside its sources; None if its sources are all there is."""
         record = record_of(self._layout, project)
@@ -240,7 +247,7 @@ class EnvironmentManager:
                     seconds = time.monotonic() - begun
                     log.write(f"[debug-server] project: built in {seconds:.3f} s\n", "system")
                 lock.finish()
-        place(found, project, record)
+        place(found, project, record, workspace=workspace)
         return found
 
     def plan_fingerprint(self, request: EnvironmentRequest) -> str:

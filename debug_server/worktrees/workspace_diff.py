@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from debug_server.disk import read_bounded
 from debug_server.errors import WorktreePoolError
 from debug_server.worktrees.git import GitPlace, require, run_git
 from debug_server.worktrees.git_dirs import common_of, pointed_dir
@@ -26,7 +27,8 @@ _UNREAD = "could not open directory"  # a warning: git skips that folder and end
 _MAX_SHOWN = 80
 _EMPTY_TREE = "4b825dc642cb6eb9a060e54bf8d69288fbee4904"
 # Python writes its bytecode wherever it runs, and again when it is missing. The repository's .gitignore decides first.
-_LITTER = "**/__pycache__/*.pyc\n**/__pycache__/*.pyc.*\n"
+_LITTER = b"**/__pycache__/*.pyc\n**/__pycache__/*.pyc.*\n"
+_MAX_EXCLUDES = 1 << 20  # bytes of a list of excluded files
 _DIFF = (
     *("diff", "--cached", "--binary", "--full-index", "--no-color", "--no-ext-diff"),
     *("--no-textconv", "--ignore-submodules=none"),
@@ -77,7 +79,7 @@ def _diff(part: _Part, index: Path | None, scratch: Path | None) -> bytes:
     with scratch_gitdir([part.objects], folder=scratch) as git_dir:
         place = GitPlace(git_dir=git_dir, work_tree=part.path)
         (git_dir / "info").mkdir()
-        (git_dir / "info" / "exclude").write_text(_LITTER)
+        (git_dir / "info" / "exclude").write_bytes(_LITTER + _excluded(part.path))
         if index is not None:
             shutil.copy2(index, git_dir / "index")
             recheck_changed(part.path, git_dir / "index")
@@ -103,6 +105,14 @@ def _diff(part: _Part, index: Path | None, scratch: Path | None) -> bytes:
             own = _compare(part, place, "--no-renames", *prefixes)  # git apply sees no link go away by a rename
         inner = [_inner(part, name, name in links, place) for name in apart]
     return quote_headers(own) + b"".join(_diff(item, None, scratch) for item in inner if item is not None)
+
+
+def _excluded(path: Path) -> bytes:
+    """What the folder's own repository excludes: files that a build of the project placed there."""
+    try:
+        return read_bounded(path / ".git" / "info" / "exclude", _MAX_EXCLUDES)
+    except OSError:
+        return b""
 
 
 def _compare(part: _Part, place: GitPlace, *options: str) -> bytes:

@@ -69,6 +69,8 @@ TOX = "[base]\ndeps =\n    pytest>=7\n[testenv]\ndeps =\n    {[base]deps}\n    -
         ),
         ({"environment.yml": "dependencies:\n- python\n"}, Detection(manifests=("environment.yml",))),
         ({"tests/test_a.py": ""}, Detection(packages=("pytest",))),
+        ({"src/p/inner/tests/test_a.py": ""}, Detection(packages=("pytest",))),
+        ({"docs/test_a.py": "", "node_modules/a/test_b.py": "", "v/pyvenv.cfg": "", "v/test_c.py": ""}, Detection()),
         (
             {"setup.py": "setup()", "pytest.ini": "[pytest]\naddopts = --cov=p -n 2\nasyncio_mode = auto\n"},
             Detection(manifests=("setup.py",), packages=("pytest", "pytest-cov", "pytest-xdist", "pytest-asyncio")),

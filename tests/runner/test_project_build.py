@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,8 @@ import pytest
 from debug_server.errors import EnvironmentBuildError
 from debug_server.runner.environment import EnvironmentManager, EnvironmentRequest
 from debug_server.runner.environments.build_need import build_need
+from debug_server.worktrees.workspace_diff import diff_workspace
+from tests.home import plain_git
 from tests.runner.environment_support import Recording, run_python
 
 PYPROJECT = """
@@ -115,6 +118,40 @@ def test_a_failed_build_is_told(tmp_path: Path, manager: EnvironmentManager) -> 
     assert workspace.run(SEEN) == "of the sources right"
 
 
+def test_git_does_not_see_what_is_placed(tmp_path: Path, manager: EnvironmentManager) -> None:
+    """Neither ``git status`` nor the diff of a session shows files that a build made; other new files are shown."""
+    workspace = Workspace(manager, tmp_path / "one")
+    git = ["git", "-c", "user.name=a", "-c", "user.email=a@b.c"]
+    for arguments in (["init", "-q"], ["add", "."], ["commit", "-qm", "one"], ["rev-parse", "HEAD"]):
+        done = subprocess.run(
+            [*git, *arguments], cwd=workspace.folder, env=plain_git(), check=True, capture_output=True
+        )
+    commit = done.stdout.decode().strip()
+    assert workspace.run(SEEN) == "of the sources one"
+    (workspace.folder / "new").touch()
+    status = subprocess.run(
+        ["git", "status", "--short"], cwd=workspace.folder, env=plain_git(), capture_output=True, check=True
+    )
+    assert status.stdout == b"?? new\n"
+    diff = diff_workspace(workspace.folder, commit)
+    assert b"b/new" in diff and b"fast.py" not in diff
+
+
+@pytest.mark.parametrize("link", ["src/app/fast.py", "src/app"])
+def test_no_link_is_followed(tmp_path: Path, manager: EnvironmentManager, link: str) -> None:
+    """A command that puts a link where a built file goes does not make us write elsewhere."""
+    workspace = Workspace(manager, tmp_path / "one")
+    workspace.variables()
+    outside = tmp_path / "outside"
+    (workspace.folder / link).rename(outside)
+    (workspace.folder / link).symlink_to(outside)
+    target = outside if outside.is_file() else outside / "fast.py"
+    target.write_text("precious")
+    with suppress(EnvironmentBuildError):
+        workspace.variables()
+    assert target.read_text() == "precious"
+
+
 def test_builds_go_with_their_environment(tmp_path: Path, manager: EnvironmentManager) -> None:
     """The collection of an environment removes what was built for it."""
     Workspace(manager, tmp_path / "one").variables()
@@ -131,6 +168,11 @@ def test_builds_go_with_their_environment(tmp_path: Path, manager: EnvironmentMa
         ({"setup.py": "setup(ext_modules=[Extension('a', ['a.c'])])"}, "setup.py has extension modules"),
         ({"setup.py": "setup(**arguments(Extension('a', ['a.c'])))"}, "setup.py has extension modules"),
         ({"pyproject.toml": '[build-system]\nbuild-backend = "maturin"\n'}, "maturin compiles it"),
+        ({"pyproject.toml": '[build-system]\nbuild-backend = "own"\nbackend-path = ["."]\n'}, None),
+        (
+            {"pyproject.toml": '[build-system]\nbuild-backend = "own"\nbackend-path = ["."]\n', "a.pyx": ""},
+            "own compiles a.pyx",
+        ),
         ({"pyproject.toml": '[tool.setuptools_scm]\nwrite_to = "p/_version.py"\n'}, "that makes p/_version.py"),
         ({"pyproject.toml": '[tool.setuptools_scm]\nwrite_to = "v.py"\n', "v.py": ""}, None),
         ({"pyproject.toml": '[tool.hatch.build.hooks.vcs]\nversion-file = "v.py"\n'}, "that makes v.py"),

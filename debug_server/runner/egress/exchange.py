@@ -40,13 +40,15 @@ class Exchange:
         extra = self._proxy.headers() if self._proxy else []
         head = request.head(absolute=self._proxy is not None, extra=extra)
         yield from self._mover.send(self._server, head, self._activity)
-        self._loop.start(self._forward_body(request))
+        body = self._loop.start(self._forward_body(request))
         try:
             yield from self._forward_answer()
         except OSError:
             if self._fault is None or self.answered:
                 raise
             raise self._fault from None
+        finally:
+            self._loop.cancel(body)
 
     def _forward_body(self, request: Request) -> Steps[None]:
         """A task of its own: a server may answer before it has read the body."""

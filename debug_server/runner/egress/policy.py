@@ -142,8 +142,8 @@ def parse(lines: Iterable[str], *, indexes: Iterable[str] = ()) -> Policy:
     """A policy from its lines.
 
     ``indexes``: URLs of package indexes, and of the hosts where they keep their files, from the operator's settings and
-    never from a commit. Such a name may resolve to a private address, because many organisations keep their index
-    there; any other name may not.
+    never from a commit: ``runner.environments.index_hosts`` finds them. Such a name may resolve to a private
+    address, because many organisations keep their index there; any other name may not.
     """
     found = [line.strip() for line in lines]
     for word in _WORDS:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 _SPARE_FILES = 64
 _NO_FILE_SECONDS = 0.5
+_REPORTED_FAILURES = 10
 
 
 def serve(
@@ -41,7 +42,7 @@ def serve(
         raise ValueError(f"a policy of the mode {policy.mode.value!r} has no proxy")
     bounds = bounds or Bounds()
     _allow_open_files(bounds)
-    loop = Loop(lambda error: report({"event": "egress_failed", "error": f"{type(error).__name__}: {error}"}))
+    loop = Loop(_Failures(report).add)
     denials = Denials(loop, report, bounds)
     dialer = Dialer(loop, policy, outside or Outside(), bounds)
     names = Dns(loop, policy, dialer, denials, bounds)
@@ -54,6 +55,18 @@ def serve(
         dialer.close()
         loop.close()
     denials.flush()
+
+
+class _Failures:
+    """Reports the first defects that a connection met; a hostile client may know how to meet one again and again."""
+
+    def __init__(self, report: Report) -> None:
+        self._report, self._left = report, _REPORTED_FAILURES
+
+    def add(self, error: Exception) -> None:
+        if self._left:
+            self._left -= 1
+            self._report({"event": "egress_failed", "error": f"{type(error).__name__}: {error}"})
 
 
 class _Acceptor:

@@ -20,6 +20,7 @@ _EXTENSION_CALL = re.compile(r"\b(?:Extension|cythonize|mypycify|RustExtension|P
 _COMPILED = re.compile(
     r".*\.(?:c|cc|cpp|cxx|h|hh|hpp|hxx|pyx|pxd|pxi|rs|f|for|f90|cu|s|asm|y|l|g4|i|in|tpl)", re.IGNORECASE
 )
+_MODULE_SOURCE = re.compile(r".*\.(?:pyx|c|cc|cpp|cxx|rs|f90?)")
 _BUILD_SCRIPT = re.compile(r"(?:.*_)?(?:build|setup|generate|gen|version|versioneer|configure).*\.py", re.IGNORECASE)
 _APART = {"docs", "doc", "tests", "test", "examples", "benchmarks", ".github", ".circleci"}
 _TEXTS = (".md", ".rst", ".ipynb", ".png", ".svg", ".jpg", ".gif")
@@ -78,19 +79,27 @@ def _compiled(folder: Path, project: dict[str, Any]) -> str | None:
     backend = str(value_at(project, "build-system", "build-backend") or "")
     if backend.startswith(_COMPILING_BACKENDS):
         return f"{backend} compiles it"
+    if "backend-path" in table_at(project, "build-system") and (source := _compiled_source(folder)) is not None:
+        return f"{backend} compiles {source}"
+    return _declared(project) or _setup_compiles(folder)
+
+
+def _declared(project: dict[str, Any]) -> str | None:
+    """What pyproject.toml says about modules that are compiled."""
     if table_at(project, "tool", "setuptools").get("ext-modules"):
         return "pyproject.toml has extension modules"
     if isinstance(table_at(project, "tool", "poetry").get("build"), str | dict):
         return "pyproject.toml names a build script"
-    hooks = (
-        table_at(project, "tool", "hatch", "build", "hooks").keys()
-        | table_at(project, "tool", "hatch", "build", "targets", "wheel", "hooks").keys()
-    )
-    if hooks - {"vcs", "version"}:
-        return f"hatch runs the build hook {sorted(hooks - {'vcs', 'version'})[0]!r}"
     if isinstance(table_at(project, "tool", "pdm", "build").get("run-setuptools"), bool):
         return "pdm runs setuptools"
-    return _setup_compiles(folder)
+    hatch = table_at(project, "tool", "hatch", "build")
+    hooks = {*table_at(hatch, "hooks"), *table_at(hatch, "targets", "wheel", "hooks")} - {"vcs", "version"}
+    return f"hatch runs the build hook {min(hooks)!r}" if hooks else None
+
+
+def _compiled_source(folder: Path) -> str | None:
+    """A source of a compiled module, for a build backend of the project's own, which may do anything."""
+    return next((path for path in _inputs(folder) if _MODULE_SOURCE.fullmatch(path)), None)
 
 
 def _setup_compiles(folder: Path) -> str | None:

@@ -11,14 +11,15 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import re
 import secrets
-import shutil
 from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
-from debug_server.disk import make_private, remove_tree
+from debug_server.disk import Folder, make_private, open_folder, remove_tree, write_draft
 from debug_server.errors import EnvironmentBuildError
 from debug_server.runner.environments.build_context import BuildContext
 from debug_server.runner.environments.inventory import digest_of
@@ -28,6 +29,7 @@ from debug_server.runner.environments.project_files import read_text
 from debug_server.runner.environments.uv_builder import find_uv, uv_build_variables
 
 _DONE = "done"
+_MOST_EXCLUDES = 1 << 20  # bytes of the list of excluded files
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,22 +95,65 @@ def run_build(
         remove_tree(home)
 
 
-def place(found: ProjectBuild, project: Path, record: Path) -> None:
-    """Copy what the build has made beside the sources of ``project``, and note it in ``record``."""
+def place(found: ProjectBuild, project: Path, record: Path, *, workspace: Path) -> None:
+    """Copy what the build has made beside the sources of ``project``, and note it in ``record``.
+
+    Commands of the workspace can put links there at any time: none is followed.
+    """
     noted = {}
-    for source in _files(found.placed):
-        path = source.relative_to(found.placed).as_posix()
-        target = project / path
-        noted[path] = digest_of(str(source))
-        if digest_of(str(target)) != noted[path]:
-            target.parent.mkdir(parents=True, exist_ok=True)
-            draft = target.with_name(f".{target.name}.{secrets.token_hex(4)}")
-            shutil.copy(source, draft)
-            draft.replace(target)
+    try:
+        with open_folder(project) as folder:
+            for source in _files(found.placed):
+                path = source.relative_to(found.placed).as_posix()
+                noted[path] = digest_of(str(source))
+                _place_file(folder, path, source)
+        if noted:
+            prefix = project.relative_to(workspace)
+            _exclude(workspace, [(prefix / path).as_posix() for path in noted])
+    except OSError as error:
+        message = f"a built file cannot be placed in the workspace ({error.filename}: {error.strerror})"
+        raise EnvironmentBuildError(f"{message}: no part of its path may be a link") from error
     record.parent.mkdir(exist_ok=True)
     draft = record.with_name(f"{record.name}.{secrets.token_hex(4)}")
     draft.write_text(json.dumps(noted), "utf-8")
     draft.replace(record)
+
+
+def _place_file(folder: Folder, path: str, source: Path) -> None:
+    parent, name = str(PurePosixPath(path).parent), PurePosixPath(path).name
+    data = source.read_bytes()
+    with suppress(OSError):
+        if folder.read(path, len(data) + 1) == data:
+            return
+    with _made_below(folder, parent) as inner, write_draft(inner.descriptor, name, replace=True) as file:
+        file.write(data)
+        os.fchmod(file.fileno(), source.stat().st_mode & 0o777)
+
+
+@contextmanager
+def _made_below(folder: Folder, path: str) -> Iterator[Folder]:
+    """A folder below another one, made if it is missing."""
+    with ExitStack() as stack:
+        for part in PurePosixPath(path).parts:
+            with suppress(FileExistsError):
+                os.mkdir(part, dir_fd=folder.descriptor)
+            folder = stack.enter_context(folder.below(part))
+        with folder.below(".") as found:  # a descriptor that can be written to
+            yield found
+
+
+def _exclude(workspace: Path, paths: list[str]) -> None:
+    """Name the files in the workspace's ``.git/info/exclude``, so that neither git nor a session's diff shows them."""
+    if not (workspace / ".git").is_dir():  # a working tree of git's own, whose list all trees share
+        return
+    with open_folder(workspace) as folder, _made_below(folder, ".git/info") as info:
+        known = b""
+        with suppress(FileNotFoundError):
+            known = info.read("exclude", _MOST_EXCLUDES)
+        lines = [b"/" + re.sub(rb"([\\*?\[ !#])", rb"\\\1", os.fsencode(path)) for path in paths]
+        if new := [line for line in lines if line not in known.splitlines()]:
+            with write_draft(info.descriptor, "exclude", replace=True) as file:
+                file.write(b"\n".join([*known.splitlines(), *new, b""]))
 
 
 def placed_before(record: Path) -> dict[str, str]:

@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import fnmatch
+import os
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from debug_server.runner.environments.project_files import (
-    names_in,
-    parse_ini,
-    read_project,
-    read_text,
-    table_at,
-    texts_of,
-)
+from debug_server.runner.environments.build_inputs import is_made
+from debug_server.runner.environments.project_files import parse_ini, read_project, read_text, table_at, texts_of
 
 # Options in ``addopts`` that pytest refuses without the plugin.
 _PLUGINS = {
@@ -38,7 +33,10 @@ _PLUGINS = {
     "--snapshot": "syrupy",
 }
 _WORKERS = re.compile(r"(?:^|\s)-n\s*(?:\d|auto|logical)")
-_FOLDERS = ("", "tests", "test", "testing", "src/tests")
+_TEST_FILE = re.compile(r"conftest\.py|test_.*\.py|.*_test\.py")
+_TEST_FOLDERS = ("tests", "test", "testing")
+_SKIPPED = ("docs", "doc", "examples", "vendor", "third_party", "node_modules")
+_MOST_FOLDERS = 500  # to look into
 _REQUIRED = re.compile(
     r"[A-Za-z0-9][\w.-]*(?:\[[\w,.-]*\])?\s*(?:[<>=!~]=?=?\s*[\w.*]+(?:\s*,\s*[<>=!~]=?=?\s*[\w.*]+)*)?"
 )
@@ -82,12 +80,22 @@ def _settings(root: Path) -> Iterator[tuple[str, dict[str, str]] | None]:
 
 
 def _tests(root: Path) -> str | None:
-    """A file that pytest would collect, or its conftest.py."""
-    for folder in _FOLDERS:
-        names = names_in(root / folder)
-        for pattern in ("conftest.py", "test_*.py", "*_test.py"):
-            if found := fnmatch.filter(names, pattern):
-                return f"{folder}/{found[0]}".lstrip("/")
-        if folder and names and (below := next((root / folder).glob("*/test_*.py"), None)) is not None:
-            return below.relative_to(root).as_posix()
+    """A file that pytest would collect, or a conftest.py; folders near the top and for tests come first."""
+    waiting = [root]
+    for _ in range(_MOST_FOLDERS):
+        if not waiting:
+            return None
+        folder = waiting.pop(0)
+        with suppress(OSError), os.scandir(folder) as entries:
+            items = sorted(entries, key=lambda item: item.name)
+            for item in items:
+                if _TEST_FILE.fullmatch(item.name) and item.is_file():
+                    return os.path.relpath(item.path, root)
+            below = [item for item in items if item.is_dir(follow_symlinks=False) and not _is_skipped(item)]
+            waiting += [Path(item.path) for item in below]
+            waiting.sort(key=lambda path: (len(path.parts), path.name not in _TEST_FOLDERS))
     return None
+
+
+def _is_skipped(item: os.DirEntry[str]) -> bool:
+    return item.name in _SKIPPED or is_made(item.name) or os.path.lexists(f"{item.path}/pyvenv.cfg")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import gc
+import inspect
 import os
 import random
 import socket
@@ -11,6 +13,7 @@ from ipaddress import ip_address
 
 from debug_server.runner.egress import policy
 from debug_server.runner.egress.bounds import Bounds
+from debug_server.runner.egress.loop import Task
 from debug_server.runner.egress.names import Address
 from debug_server.runner.egress.serve import serve
 from tests.runner.egress.support import OK, SECONDS, Server, get, listen, proxy, reachable, read_all
@@ -36,6 +39,33 @@ def test_thousands_of_connections_without_a_request() -> None:
         finally:
             for client in idle:
                 client.close()
+
+
+def test_ended_connections_leave_nothing() -> None:
+    """Neither tasks nor open files, however a connection ended."""
+
+    def tasks() -> int:
+        found = [each for each in gc.get_objects() if isinstance(each, Task)]
+        return sum(inspect.getgeneratorstate(each.steps) != inspect.GEN_CLOSED for each in found)
+
+    def files() -> int:
+        return len(os.listdir("/proc/self/fd"))
+
+    with reachable(OK) as (running, server):
+        url = f"http://good.test:{server.port}/"
+        running.ask(b"x\r\n\r\n")  # from now on it runs
+        eventually(lambda: tasks() == 3)
+        before = files()
+        for _ in range(20):
+            assert running.ask(get(url)).endswith(b"ok")
+            assert b" 403 " in running.ask(get("http://evil.test/"))
+            with running.tunnel(f"good.test:{server.port}"):
+                pass
+            with running.connect() as client:
+                client.sendall(get(url)[:-2])
+            with running.connect() as client:
+                client.sendall(b"POST" + get(url, more="Content-Length: 9\r\n")[3:])
+        eventually(lambda: tasks() == 3 and files() <= before)
 
 
 def test_open_tunnels_are_bounded() -> None:
