@@ -444,7 +444,9 @@ def _prepare(project: Project, work: Path) -> tuple[Path, Path]:
 
 def _download(project: Project, work: Path) -> Path:
     """The source distribution, from the index that pip is configured with; pip itself would build it."""
-    index = pip_settings(os.environ).get("index-url", "https://pypi.org/simple").rstrip("/")
+    index = pip_settings(os.environ).get("index-url", "").rstrip("/")
+    if not index:
+        raise SystemExit("name the package index for the source distributions: set PIP_INDEX_URL")
     with urllib.request.urlopen(f"{index}/{project.name}/", timeout=60) as page:
         links = re.findall(r'href="([^"]+\.tar\.gz[^"]*)"', page.read().decode())
     wanted = f"{_plain(project.name)}-{project.version}"
