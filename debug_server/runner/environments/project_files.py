@@ -37,9 +37,14 @@ def read_text(path: Path) -> str:
 
 
 def read_toml(path: Path) -> dict[str, Any]:
-    """The content of a TOML file; empty if it cannot be read."""
+    """The content of a TOML file; empty if it cannot be read. It is shared: do not change it."""
+    return _parse_toml(read_text(path))
+
+
+@lru_cache(maxsize=32)  # one run asks a dozen times
+def _parse_toml(text: str) -> dict[str, Any]:
     try:
-        return tomllib.loads(read_text(path))
+        return tomllib.loads(text)
     except (tomllib.TOMLDecodeError, RecursionError):  # RecursionError: nested too deeply
         return {}
 
