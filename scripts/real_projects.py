@@ -108,11 +108,11 @@ PROJECTS = [
     ),
     Project(
         release="msgpack==1.2.4",
-        about="Cython, setup.py",
-        file="msgpack/_packer.pyx",
-        good='raise OverflowError("Integer value out of range")',
-        bad='raise KeyError("Integer value out of range")',
-        tests="test/test_limits.py",
+        about="extension module in C that Cython made, setup.py",
+        file="msgpack/pack_template.h",
+        good="static const unsigned char d = 0xc3;",
+        bad="static const unsigned char d = 0xc2;",
+        tests="test/test_case.py",
     ),
     Project(
         release="ujson==6.1.0",
@@ -158,8 +158,8 @@ PROJECTS = [
         release="poetry-core==2.5.0",
         about="poetry, which builds itself",
         file="src/poetry/core/utils/helpers.py",
-        good='return canonicalize_name(name).replace("-", "_")',
-        bad="return canonicalize_name(name)",
+        good='return "text/x-rst"',
+        bad='return "text/rst"',
         tests="tests/utils",
     ),
     Project(
@@ -444,7 +444,9 @@ def _prepare(project: Project, work: Path) -> tuple[Path, Path]:
 
 def _download(project: Project, work: Path) -> Path:
     """The source distribution, from the index that pip is configured with; pip itself would build it."""
-    index = pip_settings(os.environ).get("index-url", "https://pypi.org/simple").rstrip("/")
+    index = pip_settings(os.environ).get("index-url", "").rstrip("/")
+    if not index:
+        raise SystemExit("name the package index for the source distributions: set PIP_INDEX_URL")
     with urllib.request.urlopen(f"{index}/{project.name}/", timeout=60) as page:
         links = re.findall(r'href="([^"]+\.tar\.gz[^"]*)"', page.read().decode())
     wanted = f"{_plain(project.name)}-{project.version}"

@@ -102,6 +102,8 @@ def _one_commit(commit_sha: str | None, commit: str | None) -> str | None:
 
 def _patch(patch: str | bytes | None) -> dict[str, Any]:
     """The patch of a request: bytes that are not UTF-8 travel as base64."""
+    if isinstance(patch, os.PathLike):
+        raise InvalidInputError(f"patch {patch!r} is a path: give its text, such as path.read_text()", field="patch")
     data = patch.encode(errors="surrogateescape") if isinstance(patch, str) else patch
     try:
         return {"patch": None if data is None else data.decode()}
@@ -434,15 +436,16 @@ def signal_command(command_id: int, signal: int | str) -> Call[r.Message]:
 
 
 def write_stdin(
-    command_id: int, data: bytes = b"", *, close: bool = False, write_id: str | None = None
+    command_id: int, data: bytes | str = b"", *, close: bool = False, write_id: str | None = None
 ) -> Call[r.Message]:
     """Write to a command's stdin; a repeated ``write_id`` is applied once."""
+    written = data.encode() if isinstance(data, str) else data
     return _call(
         "write_stdin",
         r.Message,
         command_id=command_id,
         write_id=write_id or secrets.token_hex(8),
-        data=base64.b64encode(data).decode(),
+        data=base64.b64encode(written).decode(),
         encoding="base64",
         close=close,
     )

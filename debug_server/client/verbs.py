@@ -12,7 +12,7 @@ from debug_server.client.calls import Call
 from debug_server.client.completed import Completed, RunInProgress
 from debug_server.errors import UnavailableError
 from debug_server.messages import ExecReply, Items
-from debug_server.nearest import nearest
+from debug_server.messages.base import meant_field
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -154,7 +154,7 @@ def _built(name: str, build: Callable[..., Call[T]], args: tuple[Any, ...], kwar
         signature(build).bind(*args, **kwargs)
     except TypeError as error:
         unknown = next((given for given in kwargs if given not in signature(build).parameters), "")
-        meant = nearest(unknown, signature(build).parameters) if unknown else None
+        meant = meant_field(unknown, signature(build).parameters) if unknown else None
         raise TypeError(f"{name}() {error}{f': did you mean {meant!r}?' if meant else ''}") from None
     return build(*args, **kwargs)
 

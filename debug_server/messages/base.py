@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import cache
 from typing import Annotated, Any, ClassVar, Generic, Literal, TypeVar
 
@@ -129,8 +129,24 @@ def _names_of(model: type[BaseModel]) -> frozenset[str] | None:
     return frozenset(names)
 
 
-def _unknown(name: str, known: Iterable[str]) -> str:
-    if meant := nearest(name, known):
+# What other programs call these fields.
+_OTHER_WORDS = {
+    **dict.fromkeys(("command", "cmd", "args", "arguments", "program"), "argv"),
+    **dict.fromkeys(("repo", "project"), "repository"),
+    **dict.fromkeys(("branch", "ref", "revision", "sha"), "commit"),
+    **dict.fromkeys(("directory", "dir", "folder", "workdir", "working_directory"), "cwd"),
+    **dict.fromkeys(("environment", "variables"), "env"),
+}
+
+
+def meant_field(name: str, known: Collection[str]) -> str | None:
+    """The field that an unknown name stands for: by the words of other programs, or because it resembles the name."""
+    other = _OTHER_WORDS.get(name.lower())
+    return other if other in known else nearest(name, known)
+
+
+def _unknown(name: str, known: Collection[str]) -> str:
+    if meant := meant_field(name, known):
         return f"unknown field: did you mean {meant!r}?"
     return f"unknown field: use one of {', '.join(sorted(known))}" if known else "unknown field: none is expected here"
 

@@ -12,7 +12,7 @@ from pydantic import AliasChoices, BaseModel, ValidationError
 from pydantic_core import ErrorDetails, InitErrorDetails, PydanticCustomError
 
 from debug_server.errors import FieldViolation, InvalidInputError
-from debug_server.messages.base import SEPARATED, refused
+from debug_server.messages.base import SEPARATED, meant_field, refused
 from debug_server.messages.fields import FieldDoc, doc_of
 from debug_server.nearest import nearest
 
@@ -83,7 +83,7 @@ def _other_faults(
     try:
         kind.model_validate({name: value for name, value in fields.items() if name not in unknown}, strict=strict)
     except ValidationError as error:
-        meant = {nearest(str(name), kind.model_fields) for name in unknown}
+        meant = {meant_field(str(name), kind.model_fields) for name in unknown}
         of_fields = [item for item in error.errors() if item["loc"]]
         return [item for item in of_fields if item["type"] != "missing" or item["loc"][0] not in meant]
     return []

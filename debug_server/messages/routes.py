@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
 
+from debug_server.errors import InvalidInputError
+
 VERSIONED = "/api/v1"  # the prefix of the routes that clients can rely on
 _NAME = re.compile(r"{(\w+)}")
 
@@ -34,5 +36,7 @@ class Route:
     def split(self, fields: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
         """The path with its fields filled in, and the remaining fields."""
         named = set(self.names)
+        if missing := [name for name in self.names if name not in fields]:
+            raise InvalidInputError(f"{missing[0]}: field required, for example 1", field=missing[0])
         path = _NAME.sub(lambda match: quote(str(fields[match[1]]), safe=""), self.path)
         return path, {name: value for name, value in fields.items() if name not in named}

@@ -30,6 +30,7 @@ from debug_server.runner.directory_placement import spread_subdirectories
 from debug_server.runner.end_recorder import STORE_RETRY, STORE_SECONDS, End, EndRecorder, is_claim_of
 from debug_server.runner.keeper_pool import KeeperPool
 from debug_server.runner.launch import launch
+from debug_server.runner.lfs_pointers import lfs_hint
 from debug_server.runner.log_listener import observe_log
 from debug_server.runner.log_reader import is_unused, seal_log
 from debug_server.runner.planning import Job, Planner, set_log_aside
@@ -251,6 +252,9 @@ class Pipeline:
                 environment, variables = self._preparation.environment(
                     job.env_request, job.lease, log, stack, cancellation
                 )
+            # Only a lease has a commit: a directory of the caller's is none of our business.
+            if getattr(job.lease, "commit_sha", None) and (hint := lfs_hint(Path(job.lease.path))) is not None:
+                log.write(f"[debug-server] lfs: {hint}\n")
             order = self._planner.order(job, variables, log_path)
         if log.begun:
             log.write(f"[debug-server] run: {shlex.join(job.spec.argv)}\n")

@@ -56,6 +56,9 @@ class WorkspaceBackend(Protocol):
     def recover(self) -> None:
         """After a crash: remove what killed processes left and no lease holds."""
 
+    def wait_for_removals(self, timeout: float) -> bool:
+        """Wait until what was discarded is deleted; False after ``timeout`` seconds."""
+
     def collect(self, *, unused_since: float) -> None:
         """Remove trees or checkouts that nobody used since ``unused_since``, and those beyond the budget."""
 

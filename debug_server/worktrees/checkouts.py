@@ -109,6 +109,10 @@ class CheckoutBackend:
         """The whole directory."""
         return disk_bytes(path)
 
+    def wait_for_removals(self, timeout: float) -> bool:
+        """Wait until the trash is empty."""
+        return self._trash.wait(timeout)
+
     def fork(self, source: Path, target: Path, commit: str) -> None:
         """Copy what the holder changed, ignored and special files too, and the holder's ``.git``."""
         checkout_tree.copy_changes(source, self.index_path(source, commit), target, self._trash.discard)

@@ -14,6 +14,7 @@ from debug_server.errors import DebugServerError, InvalidInputError
 from debug_server.model import Repository, Worktree, WorktreeStatus
 from debug_server.worktrees.repository_pool import build_pool_from_repository
 
+_REMOVAL_SECONDS = 600.0
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 _HEADINGS = ("ID", "STATUS", "OWNER", "COMMIT", "EXPIRES", "PATH")
 
@@ -89,8 +90,15 @@ def _reclaim(local: Local, repository: Repository, options: argparse.Namespace) 
         worktree_root=options.worktree_root or root / "worktrees" / repository.name,
         defaults=local.settings.workspaces,
     )
+    before = pool.disk_bytes()
     removed = pool.reclaim_stale_worktrees(max_idle_age=age)
-    return [*(f"removed {path}" for path in removed), f"{len(removed)} workspaces of {repository.name} reclaimed"]
+    complete = pool.wait_for_removals(_REMOVAL_SECONDS)
+    freed = max(0, before - pool.disk_bytes())
+    more = "" if complete else "; the server deletes the rest"
+    return [
+        *(f"removed {path}" for path in removed),
+        f"{len(removed)} workspaces of {repository.name} reclaimed, {freed} bytes freed{more}",
+    ]
 
 
 if __name__ == "__main__":

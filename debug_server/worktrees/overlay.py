@@ -98,6 +98,10 @@ class OverlayBackend:
         self.clean(path)
         self._trash.discard(path)
 
+    def wait_for_removals(self, timeout: float) -> bool:
+        """Wait until the trash is empty."""
+        return self._trash.wait(timeout)
+
     def fork(self, source: Path, target: Path, commit: str) -> None:
         """Mount ``target`` over a copy of what ``source`` has written."""
         with self._trees.hold(commit) as tree:

@@ -17,7 +17,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from debug_server.disk import make_private
+from debug_server.disk import is_mounted, make_private
 from debug_server.disk.ownership import Owner, remove_dead
 from debug_server.errors import (
     CapacityExhaustedError,
@@ -38,6 +38,7 @@ from debug_server.worktrees.processes import processes_under
 from debug_server.worktrees.quarantine import Quarantine
 from debug_server.worktrees.settings import WorktreePoolSettings
 from debug_server.worktrees.submodules import Submodules
+from debug_server.worktrees.trash import disk_bytes
 from debug_server.worktrees.wait_queue import WaitQueue
 from debug_server.worktrees.workspace_diff import diff_workspace
 
@@ -322,6 +323,18 @@ class WorktreePool:
                     removed.append(path)
         self.backend.collect(unused_since=limit.timestamp())
         return removed
+
+    def disk_bytes(self) -> int:
+        """The disk space of workspaces, trees and temporary files; without the mirror."""
+        plain = [path for path in self._paths_on_disk() if not is_mounted(path)]
+        return disk_bytes(self.settings.state_dir) + sum(map(disk_bytes, plain))
+
+    def _paths_on_disk(self) -> list[Path]:
+        return [path for row in self._rows() if (path := Path(row.path)).is_dir()]
+
+    def wait_for_removals(self, timeout: float) -> bool:
+        """Wait until what was removed has left the disk; False after ``timeout`` seconds."""
+        return self.backend.wait_for_removals(timeout)
 
     def describe(self) -> list[dict[str, Any]]:
         """The workspaces as plain mappings."""

@@ -115,7 +115,7 @@ class SpareCheckouts:
         for spare in spares:
             over = budget is not None and sum(sizes.values()) > budget
             if over or _added_at(spare) < unused_since:
-                with folder_lock(spare, timeout=0.0) as lock:
+                with folder_lock(spare, timeout=_CLEAN_SECONDS) as lock:  # it may be being cleaned
                     if lock is not None:
                         self._trash.discard(spare)
                         sizes.pop(spare, None)

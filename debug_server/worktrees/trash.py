@@ -43,6 +43,12 @@ class Trash:
         for path in self._folder.iterdir():
             self._delete_later(path)
 
+    def wait(self, timeout: float) -> bool:
+        """Wait until everything discarded so far is deleted; False after ``timeout`` seconds."""
+        done = threading.Event()
+        self._background.add(done.set)
+        return done.wait(timeout)
+
     def _delete_later(self, target: Path) -> None:
         with self._guard:
             if target in self._known:

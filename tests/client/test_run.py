@@ -142,6 +142,8 @@ def test_a_wrong_argument_of_run_names_run() -> None:
     with DebugServerClient(base_url="http://127.0.0.1:1", token="t") as client:
         with pytest.raises(TypeError, match=r"run\(\) .*'comit': did you mean 'commit'\?"):
             client.run(["true"], comit="main")  # type: ignore[call-arg]
+        with pytest.raises(TypeError, match="did you mean 'repository'"):
+            client.run(["true"], repo="project")  # type: ignore[call-arg]
         with pytest.raises(TypeError, match=r"run\(\) missing a required argument: 'argv'"):
             client.run()  # type: ignore[call-arg]
 

@@ -18,6 +18,16 @@ from tests.servers import ServerProcess
 NOWHERE = "http://127.0.0.1:9"
 
 
+def test_text_is_accepted_as_input(server: ServerProcess) -> None:
+    """Of a command's stdin, as are bytes."""
+    with DebugServerClient(base_url=server.base_url, token=server.token) as client:
+        command = client.exec_command(["cat"], stdin=True, wait=0.1).command_id
+        client.write_stdin(command, "tea\n")
+        client.write_stdin(command, b"milk\n", close=True)
+        assert client.wait_command(command).ended
+        assert b"".join(piece.data for piece in client.stored_log(command)) == b"tea\nmilk\n"
+
+
 def test_paths_are_accepted(server: ServerProcess, tmp_path: Path) -> None:
     """As a remote, in argv, as cwd and as a pattern of artifacts."""
     with DebugServerClient(base_url=server.base_url, token=server.token) as client:
@@ -40,6 +50,8 @@ def test_paths_are_accepted(server: ServerProcess, tmp_path: Path) -> None:
         ),
         (lambda client: client.run(None), "argv None is no list"),
         (lambda client: client.run(Path("/bin/true")), "argv PosixPath('/bin/true') is no list"),
+        (lambda client: client.get_command(None), "command_id: field required"),
+        (lambda client: client.open_session("r", patch=Path("a.patch")), "patch PosixPath('a.patch') is a path: give"),
         (lambda client: client.run(["true"], env={"A": b"b"}), "env.A: cannot be sent: bytes is none of JSON's types"),
         (lambda client: client.open_session("r", metadata={"a": {1}}), "metadata.a: cannot be sent: set is none of"),
     ],

@@ -46,6 +46,8 @@ def test_a_fault_of_no_single_field_is_that_of_the_whole() -> None:
     ("given", "said"),
     [
         ({"comit": "HEAD"}, "comit: unknown field: did you mean 'commit'?"),
+        ({"command": "ls"}, "command: unknown field: did you mean 'argv'?"),
+        ({"workdir": "src"}, "workdir: unknown field: did you mean 'cwd'?"),
         (
             {"repositry": "r", "Argv": ["true"]},
             "repositry: unknown field: did you mean 'repository'?; Argv: unknown field: did",

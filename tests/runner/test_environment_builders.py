@@ -283,6 +283,17 @@ def test_unknown_manifest_kind(tmp_path: Path, manager: EnvironmentManager) -> N
         manager.ensure(EnvironmentRequest("w", [tmp_path / "deps.nix"]))
 
 
+@pytest.mark.parametrize(
+    ("name", "instead"),
+    [("pixi.toml", "pixi workspace export"), ("poetry.lock", "pyproject.toml"), ("tox.ini", "leave manifests out")],
+)
+def test_what_to_name_instead(tmp_path: Path, manager: EnvironmentManager, name: str, instead: str) -> None:
+    """Files of well-known tools are refused with the line that works."""
+    (tmp_path / name).write_text("x")
+    with pytest.raises(EnvironmentBuildError, match=instead):
+        manager.ensure(EnvironmentRequest("w", [tmp_path / name]))
+
+
 def test_other_interpreter(manager: EnvironmentManager) -> None:
     """A version that is installed beside ours is used, by its real path and never through a shim."""
     mine = sys.version_info[:2]

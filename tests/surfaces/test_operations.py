@@ -5,14 +5,17 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
+import typer
 from starlette.routing import Route
 
 from debug_server.app.asgi import create_app
 from debug_server.client import AsyncDebugServerClient, DebugServerClient
 from debug_server.messages import OPERATIONS, VARIANTS
 from debug_server.messages.task_operations import TASK_OPERATIONS
+from debug_server.surfaces.cli.main import LazyCommands
 from debug_server.surfaces.grpc.schema import SERVICE, rpc_name
 from debug_server.surfaces.mcp.tools import OPERATIONS_WITHOUT_TOOL, TOOLS
 from tests.running import ROOT
@@ -23,6 +26,18 @@ WITHOUT_COMMAND = {
     "read_log": "`logs` follows or copies the stored log from any offset, which needs no pages",
 }
 RPCS_OF_BYTES = {"FetchArtifact", "FetchDiff"}  # as the two formats of HTTP that send files
+
+# Commands that run something, with the options of --repo, --env and --cwd that they lack, and why.
+_GIVEN = "the server's settings name the program of every task, its mode the folder, and its prompt what it is to do"
+RUNNING: dict[str, dict[str, str]] = {
+    "run": {},
+    "exec": {},
+    "command run": {},
+    "command submit": {"--repo": "the session has a workspace"},
+    "session create": {},
+    "rerun": {"--repo": "it is that of the earlier command", "--cwd": "it is that of the earlier command"},
+    "tasks submit": {"--env": _GIVEN, "--cwd": _GIVEN},
+}
 
 
 @pytest.fixture(scope="module")
@@ -69,6 +84,16 @@ def test_tasks_are_over_http_and_where_it_helps() -> None:
         assert hasattr(DebugServerClient, formats.get(name, name))
         assert rpc_name(name) not in SERVICE.methods_by_name
         assert name not in TOOLS
+
+
+@pytest.mark.parametrize("name", RUNNING)
+def test_a_command_that_runs_something_says_where_and_with_which_variables(name: str) -> None:
+    """With the same options everywhere; one that is missing has its reason."""
+    command: Any = LazyCommands()
+    for word in name.split():
+        command = command.get_command(typer.Context(command), word)
+    options = {option for parameter in command.params for option in parameter.opts}
+    assert {"--repo", "--env", "--cwd"} - options == RUNNING[name].keys()
 
 
 def called_by_commands() -> set[str]:

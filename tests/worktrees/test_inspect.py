@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from datetime import timedelta
@@ -16,13 +17,13 @@ from tests.running import DATA_HERE
 from tests.worktrees.places import Remote, open_pool
 
 
-def run(base: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+def run(base: Path, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
     """The module as users start it, with every warning an error."""
     command = [sys.executable, "-W", "error", "-m", "debug_server.worktrees.inspect", *arguments]
     return subprocess.run(
         [*command, "--database-url", f"sqlite:///{base}/store.db"],
         cwd=base,
-        env={**os.environ, **DATA_HERE},
+        env={**os.environ, **DATA_HERE, **variables},
         capture_output=True,
         text=True,
         timeout=60,
@@ -48,6 +49,21 @@ def test_show_and_reclaim(base: Path, remote: Remote, backend: str) -> None:
     assert not idle.path.exists()
     held.release()
     assert "no workspace of repo is leased" in run(base, "show-active", "--repository", "repo").stdout
+
+
+def test_reclaim_frees_the_disk(base: Path, remote: Remote, backend: str) -> None:
+    """When it returns, the files are gone, and it has said how many bytes that were."""
+    remote.commit({"large": os.urandom(8 << 20)})
+    pool = open_pool(base, remote, backend)
+    with pool.acquire_worktree(commit_sha="main", owner="t", environment_hash=None) as lease:
+        (lease.path / "more").write_bytes(os.urandom(1 << 20))
+    places = ["--bare-path", str(base / "repos" / "repo.bare"), "--worktree-root", str(base / "worktrees" / "repo")]
+    wanted = ["--repository", "repo", "--older-than", "0s", *places]
+    reclaimed = run(base, "reclaim", *wanted, DEBUG_SERVER_WORKSPACES_BACKEND=backend)
+    assert (reclaimed.returncode, reclaimed.stderr) == (0, "")
+    assert pool.disk_bytes() < 1 << 20
+    freed = re.search(r"1 workspaces of repo reclaimed, (\d+) bytes freed$", reclaimed.stdout.strip())
+    assert freed is not None and int(freed[1]) > 8 << 20, reclaimed.stdout
 
 
 @pytest.mark.parametrize(

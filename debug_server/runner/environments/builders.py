@@ -18,6 +18,20 @@ from debug_server.runner.environments.venv_builder import VenvBuilder
 CONDA_PROGRAMS = ("micromamba", "mamba", "conda")
 _CONDA = (ManifestKind.CONDA, ManifestKind.CONDA_EXPLICIT)
 _SUPPORTED = "requirements*.txt, constraints*.txt, pyproject.toml, uv.lock, environment.yml, an @EXPLICIT list"
+_DETECTED = "leave manifests out, and it is read with the project's other files"
+_PIXI = "`pixi workspace export conda-environment environment.yml` writes one that is"
+_INSTEAD = {
+    "pixi.toml": _PIXI,
+    "pixi.lock": _PIXI,
+    "poetry.lock": "name pyproject.toml, or what `poetry export -o requirements.txt` writes",
+    "pdm.lock": "name pyproject.toml, or what `pdm export -o requirements.txt` writes",
+    "Pipfile.lock": "name what `pipenv requirements > requirements.txt` writes",
+    "Pipfile": _DETECTED,
+    "tox.ini": _DETECTED,
+    "tox.toml": _DETECTED,
+    "noxfile.py": "name the requirements files that it installs",
+    "package.json": "it is for Node: begin the command with `npm ci`",
+}
 _CHOICES = ("uv", "venv", "rattler", *CONDA_PROGRAMS, "hook")
 
 
@@ -28,6 +42,8 @@ def choose_builder(request: EnvironmentRequest, manifests: ManifestSet, probes: 
     if wanted is not None:
         return _named(wanted, metadata.get("hook"), probes)
     if other := manifests.of(ManifestKind.OTHER):
+        if (instead := _INSTEAD.get(other[0].name)) is not None:
+            raise EnvironmentBuildError(f"manifest {other[0].name!r} is not supported: {instead}")
         raise EnvironmentBuildError(
             f"manifest {str(other[0])!r} is not supported: use one of {_SUPPORTED}. "
             'For others, from Python: EnvironmentRequest(metadata={"hook": "… fills $DEBUG_SERVER_ENV_PATH"})'

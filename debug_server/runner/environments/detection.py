@@ -44,7 +44,7 @@ OTHERS = {
     "Cargo.toml": "a Rust project: `cargo test` builds it",
     "go.mod": "a Go project: `go test ./...` builds it",
     "CMakeLists.txt": "built with CMake: `cmake -B build && cmake --build build`",
-    "pixi.toml": "a pixi project, which is not read: name an environment.yml with --manifest",
+    "pixi.toml": "a pixi project: `pixi workspace export conda-environment environment.yml` writes a file that is read",
 }
 
 

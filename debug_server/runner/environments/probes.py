@@ -13,6 +13,7 @@ from debug_server.runner.environments.build_context import tool_environment
 from debug_server.runner.program_probe import ask_program
 
 _PROBE_SECONDS = 20.0
+_WRONG_USE = 2  # the status of a program that does not know its arguments
 
 
 class ProbeCache:
@@ -33,11 +34,13 @@ class ProbeCache:
         key = "\0".join((program, *argv))
         known = self._load().get(key)
         if known is not None and known[0] == identity:
-            return known[1]
+            return known[1] or None
         found = ask_program((program, *argv), environ=tool_environment(), seconds=_PROBE_SECONDS)
         answer = found.text if found.status == 0 else None
-        if answer is not None and not is_script(program):
-            self._record(key, identity, answer)
+        # Python 2 does not know ``-I`` and says so with status 2; other failures may pass.
+        lasting = answer or ("" if found.status == _WRONG_USE else None)
+        if lasting is not None and not is_script(program):
+            self._record(key, identity, lasting)
         return answer
 
     def _load(self) -> dict[str, tuple[list[int], str]]:

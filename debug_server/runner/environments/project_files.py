@@ -46,11 +46,11 @@ def read_text(path: Path) -> str:
 
 
 def read_toml(path: Path) -> dict[str, Any]:
-    """The content of a TOML file, which others share: do not change it. Empty if it cannot be read."""
+    """The content of a TOML file; empty if it cannot be read. It is shared: do not change it."""
     return _parse_toml(read_text(path))
 
 
-@lru_cache(maxsize=32)  # detection reads a file several times, and again for each command of a session
+@lru_cache(maxsize=32)  # one run asks a dozen times
 def _parse_toml(text: str) -> dict[str, Any]:
     try:
         return tomllib.loads(text)

@@ -18,6 +18,7 @@ from debug_server.surfaces.cli.commands_app import CommandsApp
 from debug_server.surfaces.cli.environment_options import Extras, Groups, Manifests, Python
 from debug_server.surfaces.cli.following import (
     run_and_follow,
+    state_of,
     status_of,
     submitted_text,
     tell_what_it_waits_for,
@@ -180,7 +181,7 @@ def cancel(context: typer.Context, command: CommandArgument) -> None:
     call = invocation(context)
     with call.backend() as backend:
         row = backend.send(calls.cancel_command(command))
-    call.output().result(f"command {row.id} is {row.status} ({row.exit_reason or 'not ended'})", row)
+    call.output().result(f"command {row.id} {state_of(row)} ({row.exit_reason or 'not ended'})", row)
 
 
 @app.command()
@@ -232,5 +233,5 @@ def wait(
         tell_what_it_waits_for(backend.send(calls.get_command(command)))
         progress(f"waiting for command {command}")
         row = wait_for(backend, command, seconds)
-    call.output().result(f"command {row.id} is {row.status} ({row.exit_reason or 'not ended'})", row)
+    call.output().result(f"command {row.id} {state_of(row)} ({row.exit_reason or 'not ended'})", row)
     raise typer.Exit(status_of(row) if row.ended else 75)

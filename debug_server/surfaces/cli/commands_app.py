@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 import typer
 from typer.core import TyperCommand
 
+_UsageError: Any = typer.BadParameter.__base__  # which typer does not name
 _NO_NUMBER = re.compile(r"^(.*) is not a valid int(?:eger)?(?: range)?\.$", re.DOTALL)
 
 _RANGE = re.compile(r"(?:; )?(?:\d+<=)?x[<>]=\d+(?=\])")  # a wrong value is answered with it
@@ -40,10 +41,16 @@ class _PlainCommand(TyperCommand):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parse; a number that is none is refused in plain words."""
+        given = list(args)  # the parser takes words out of the list
         try:
             return super().parse_args(ctx, args)
         except typer.BadParameter as error:
             error.message = _NO_NUMBER.sub(r"\1 is not a whole number, such as 10.", error.message)
+            raise
+        except _UsageError as error:
+            runs_a_program = any(str(parameter.metavar).startswith("-- ") for parameter in self.params)
+            if hasattr(error, "option_name") and runs_a_program and "--" not in given:
+                error.message += ". If it is an option of the program that you run, write -- before the program."
             raise
 
     def format_options(self, ctx: Any, formatter: Any) -> None:

@@ -85,7 +85,12 @@ def wait_for(backend: Backend, command_id: int, seconds: float | None = None) ->
 def submitted_text(command: CommandReply) -> str:
     """The state of a command that was just submitted."""
     waits = f": it {waiting_text(command)}" if command.waits_for else ""
-    return f"command {command.id} is {command.status}{waits}"
+    return f"command {command.id} {state_of(command)}{waits}"
+
+
+def state_of(command: CommandReply) -> str:
+    """The state of a command as a verb, such as ``is running`` or ``has failed``."""
+    return f"{'has' if command.status in ('succeeded', 'failed') else 'is'} {command.status}"
 
 
 def tell_what_it_waits_for(command: CommandReply) -> None:
@@ -116,7 +121,7 @@ def _cancel(backend: Backend, output: Output, commands: Sequence[CommandReply]) 
     """Cancel the commands, the last one first, so that no waiting command starts when another ends."""
     for command in reversed(commands):
         ended = backend.send(calls.cancel_command(command.id))
-        state = "was cancelled" if ended.status == "cancelled" else f"is {ended.status}"
+        state = "was cancelled" if ended.status == "cancelled" else state_of(ended)
         print_notice(f"command {command.id} {state}")
         if output.as_json:
             output.record(ended)

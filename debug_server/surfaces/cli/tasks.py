@@ -81,7 +81,11 @@ def submit(
     key: Annotated[str | None, typer.Option(help="an idempotency key: a repeated request gets the same task")] = None,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="print its output, and exit with its status")] = False,
 ) -> None:
-    """Queue a task; with --follow the exit status is the task's."""
+    """Queue a task; with --follow the exit status is the task's.
+
+    The server's settings name the program that gets the prompt. `debug-server exec` runs a program of your own, with
+    --env and --cwd.
+    """
     call = invocation(context)
     body: dict[str, Any] = {"task_id": task, "run_id": run, "execution_mode": mode}
     body["timeout_seconds"] = seconds(timeout, flag="--timeout")

@@ -39,6 +39,11 @@ def _session(reply: m.SessionReply) -> str:
         del metadata["scratch"]
     else:
         place = f"in {metadata.pop('workspace', 'a folder')}"
+    if isinstance(source := metadata.get("forked_from"), int):
+        place += f", a copy of session {source}"
+        del metadata["forked_from"]
+    if isinstance(environment := metadata.get("environment"), dict) and "manifests" in environment:
+        del metadata["environment"]  # how it was asked for, which the model said itself
     more = f", metadata {json.dumps(metadata, ensure_ascii=False)}" if metadata else ""
     state = "open" if reply.is_open else f"closed ({reply.status})"
     return f"session {reply.id}: {state}, {place}{more}"

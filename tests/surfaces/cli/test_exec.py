@@ -96,6 +96,8 @@ def test_what_does_not_go_together_is_refused(terminal: Terminal) -> None:
     """Before anything is run, with what to write."""
     both = terminal("exec", "--session", "1", "--repo", "some", "--", "true")
     assert both.status == 2 and "give --session or --repo, not both" in both.err, both
+    unmarked = terminal("command", "submit", "1", "ls", "-l")
+    assert unmarked.status == 2 and "write -- before the program" in " ".join(unmarked.err.split()), unmarked
     outside = terminal("exec", "--cwd", "/etc", "--", "true")
     assert outside.status == 2 and "cwd '/etc' is outside the workspace" in outside.err, outside
     none = terminal("exec", "--wait", "0", "--", "true")

@@ -239,6 +239,15 @@ def test_extras_and_groups(tmp_path: Path) -> None:
     assert "--extra needs --repo" in _run(tmp_path, "--extra", "more", "--", "true").stderr
 
 
+def test_lfs_pointers_are_told(tmp_path: Path) -> None:
+    """A commit whose large files are not here says so before the command runs."""
+    pointer = f"version https://git-lfs.github.com/spec/v1\noid sha256:{'0' * 64}\nsize 7\n"
+    make_remote(tmp_path / "remote").commit({".gitattributes": "*.bin filter=lfs\n", "model.bin": pointer})
+    done = _run(tmp_path, "--repo", "remote", "--", "true")
+    assert (done.returncode, done.stdout) == (0, ""), done.stderr
+    assert "[debug-server] lfs: 1 of the files are Git LFS pointers without their content: model.bin; " in done.stderr
+
+
 def test_a_run_waits_for_a_workspace(tmp_path: Path) -> None:
     """When all are leased a run says for what it waits, and goes on once one is released."""
     make_remote(tmp_path / "remote").commit({"note": "one\n"})
