@@ -8,8 +8,11 @@ from pathlib import Path
 import pytest
 
 from debug_server.runner.environment import EnvironmentManager, EnvironmentRequest
+from debug_server.runner.environments import searched_roots
 from debug_server.runner.environments.detection import Detection, detect_project
+from debug_server.runner.environments.searched_roots import SearchedRoots
 from tests.runner.environment_support import Recording, make_wheel, run_python
+from tests.running import eventually
 
 PROJECT = '[project]\nname = "p"\nversion = "1"\n'
 EXTRA = PROJECT + '[project.optional-dependencies]\ndev = ["ruff"]\ntests = ["hypothesis"]\ndocs = ["sphinx"]\n'
@@ -231,3 +234,32 @@ def test_extras_of_setup_files(tmp_path: Path, manager: EnvironmentManager, monk
         "e", [tmp_path / "project/setup.cfg"], extras=["more"], project_root=request.project_root
     )
     assert manager.plan_fingerprint(named)
+
+
+def test_an_empty_root_is_searched_again_when_it_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not for each command; but after a change of a name in it, or of a file that may declare a project."""
+    searched: list[Path] = []
+
+    def search(root: Path) -> Detection:
+        searched.append(root)
+        return detect_project(root)
+
+    monkeypatch.setattr(searched_roots, "detect_project", search)
+    roots = SearchedRoots()
+    (tmp_path / "pyproject.toml").write_text("[tool.black]\n")
+
+    def is_remembered() -> bool:
+        before = len(searched)
+        assert not roots.detect(tmp_path)
+        return len(searched) == before
+
+    eventually(is_remembered)  # once the last change is a second ago
+    (tmp_path / "a.txt").touch()
+    assert not is_remembered()
+    eventually(is_remembered)
+    with (tmp_path / "pyproject.toml").open("a") as file:
+        file.write(PROJECT)
+    assert roots.detect(tmp_path).manifests == ("pyproject.toml",)
+    assert roots.detect(tmp_path).manifests == ("pyproject.toml",)
+    (tmp_path / "pyproject.toml").unlink()
+    assert not is_remembered()

@@ -32,6 +32,14 @@ class IniFile:
         return list(logical_lines(self.text(section, name)))
 
 
+def names_in(folder: Path) -> list[str]:
+    """The names in a folder, in order; empty if it cannot be read."""
+    try:
+        return sorted(os.listdir(folder))  # noqa: PTH208 - a tenth of the time of iterdir, and read for each command
+    except OSError:
+        return []
+
+
 def read_text(path: Path) -> str:
     """The text of a regular file; empty if it cannot be read. A pipe that a command put there is not waited for."""
     try:
