@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -116,6 +117,15 @@ def test_poetry_s_ranges(tmp_path: Path) -> None:
         "g[x,y]>=1.0,<2 ; (python_version < '3.9')",
         "h @ git+https://host/h.git@v1",
     )
+
+
+def test_a_workspace_that_wants_to_keep_us_waiting(tmp_path: Path) -> None:
+    """Pipes and folders in the place of project files are not waited for, and a file without an end is cut."""
+    for name in ("pyproject.toml", "setup.py", "setup.cfg", "tox.ini", "PKG-INFO", "Pipfile", "pytest.ini"):
+        os.mkfifo(tmp_path / name)
+    (tmp_path / "requirements.txt").mkdir()
+    (tmp_path / "tox.toml").symlink_to("/dev/zero")
+    assert not detect_project(tmp_path)
 
 
 def test_others_are_named(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import configparser
 import os
+import stat
 import tomllib
 from dataclasses import dataclass
 from functools import lru_cache
@@ -11,6 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from debug_server.runner.environments.requirements import logical_lines
+
+_MOST_BYTES = 16 << 20  # of one file
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,9 +41,11 @@ def names_in(folder: Path) -> list[str]:
 
 
 def read_text(path: Path) -> str:
-    """The text of a file; empty if it cannot be read."""
+    """The text of a regular file; empty if it cannot be read. A pipe that a command put there is not waited for."""
     try:
-        return path.read_text("utf-8", "replace")
+        with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
+            is_regular = stat.S_ISREG(os.fstat(file.fileno()).st_mode)
+            return file.read(_MOST_BYTES).decode("utf-8", "replace") if is_regular else ""
     except OSError:
         return ""
 
