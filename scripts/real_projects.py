@@ -401,6 +401,7 @@ def main() -> int:
     """Check every project, or those that are named; the exit status is the number of projects whose check failed."""
     wanted = [project for project in PROJECTS if not sys.argv[1:] or project.name in sys.argv[1:]]
     work = Path(tempfile.mkdtemp(prefix="real-projects-"))
+    (work / ".artifacts").mkdir()  # the data folder of the runs
     try:
         wrong = [project.name for project in wanted if not _check(project, work)]
     finally:

@@ -129,8 +129,8 @@ class Local:
         """The keepers of the supervisor."""
         return KeeperPool.of(self.settings)
 
-    def start_keepers(self) -> None:
-        """Start keepers while the rest of what runs a command is being loaded."""
+    def start_keeper(self) -> None:
+        """Start a keeper while the rest of what runs a command in the foreground is being loaded."""
         self.pool.start()
 
     @cached_property

@@ -13,6 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from debug_server import worktrees  # its exports are loaded on first use
 from debug_server.engine.keeper_calls import KeeperCalls
 from debug_server.engine.run_or_log import run_or_log
 from debug_server.engine.sessions import SESSION_END, Sessions
@@ -34,11 +35,10 @@ from debug_server.runner.recovery import Adopted, recover
 from debug_server.runner.spec import CommandResult
 from debug_server.runner.worker import WorkerSupervisor
 from debug_server.store import MetadataStore
-from debug_server.worktrees import SessionPatch
-from debug_server.worktrees.patches import apply_patch
 
 if TYPE_CHECKING:
     from debug_server.runner.environments.preview import EnvironmentPreview
+    from debug_server.worktrees import SessionPatch
 
 NO_DEADLINE = 365 * 86400.0  # seconds: the command and the reader of its output have no deadline
 
@@ -106,7 +106,7 @@ class ForegroundEngine:
         pool = self._sessions.pool(repository)
         with pool.acquire_worktree(commit_sha=commit, owner="plan", environment_hash=None) as lease:
             if patch is not None:
-                apply_patch(lease.path, patch, patches_dir=self._supervisor.paths.patches_dir)
+                worktrees.apply_patch(lease.path, patch, patches_dir=self._supervisor.paths.patches_dir)
             request, environments = (
                 self._sessions.requested(wanted, lease.path, name="plan"),
                 self._supervisor.environments,

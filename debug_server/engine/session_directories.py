@@ -9,16 +9,19 @@ import hashlib
 import logging
 from contextlib import suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from debug_server import worktrees  # its exports are loaded on first use
 from debug_server.disk import make_private, remove_tree
 from debug_server.errors import DebugServerError, NotFoundError, WorktreePoolError
 from debug_server.model import UNCOMMITTED_PATCH, ArtifactKind, BranchWorktreePlan, Cleanup, Session
 from debug_server.runner.cleanup_program import run_cleanup_program
 from debug_server.runner.settings import RunnerPaths
 from debug_server.store import MetadataStore
-from debug_server.worktrees import branches
-from debug_server.worktrees.branches import BranchWorktree, Removal
 from debug_server.worktrees.repository_trust import OWN_USER_ONLY, Trust
+
+if TYPE_CHECKING:
+    from debug_server.worktrees.branches import BranchWorktree, Removal
 
 _LOG = logging.getLogger(__name__)
 _CLEANUP_PROGRAM_SECONDS = 30.0
@@ -39,7 +42,7 @@ class SessionDirectories:
             if session.plan.scratch:
                 make_private(self._scratch(session))
             if session.plan.branch_tree is not None:
-                branches.add(_tree(session.plan.branch_tree, self._trust), locks_dir=self._locks)
+                worktrees.branches.add(_tree(session.plan.branch_tree, self._trust), locks_dir=self._locks)
         except OSError as error:
             raise WorktreePoolError(
                 f"the directory of the session cannot be created: {error.filename}: {error.strerror}"
@@ -97,9 +100,9 @@ class SessionDirectories:
         target = self._root / "collected" / str(session.id) / UNCOMMITTED_PATCH
         try:
             (self._root / "collected").mkdir(mode=0o700, parents=True, exist_ok=True)
-            done = branches.remove(tree, locks_dir=self._locks, patch_path=target)
+            done = worktrees.branches.remove(tree, locks_dir=self._locks, patch_path=target)
         except (DebugServerError, OSError) as error:
-            return Removal(removed=False, message=f"could not be removed: {error}")
+            return worktrees.branches.Removal(removed=False, message=f"could not be removed: {error}")
         known = [row.path for row in self._store.artifacts.in_session(session.id)]
         if target.exists() and str(target) not in known:
             data = target.read_bytes()
@@ -124,4 +127,6 @@ class SessionDirectories:
 
 
 def _tree(plan: BranchWorktreePlan, trust: Trust) -> BranchWorktree:
-    return BranchWorktree(repository=Path(plan.repository), path=Path(plan.path), branch=plan.branch, trust=trust)
+    return worktrees.branches.BranchWorktree(
+        repository=Path(plan.repository), path=Path(plan.path), branch=plan.branch, trust=trust
+    )

@@ -17,8 +17,9 @@ from dataclasses import replace
 from datetime import datetime
 from functools import partial
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
+from debug_server import worktrees  # its exports are loaded on first use
 from debug_server.config import WorkspacesConfig
 from debug_server.disk import ownership
 from debug_server.engine.artifacts import ArtifactCopier
@@ -42,14 +43,14 @@ from debug_server.runner.environments.request import EnvironmentRequest
 from debug_server.runner.planning import Job
 from debug_server.runner.settings import RunnerPaths, RunnerSettings
 from debug_server.store import MetadataStore
-from debug_server.worktrees import SessionPatch, WorktreeLease, WorktreePool, build_pool_from_repository
 from debug_server.worktrees.locks import folder_lock
-from debug_server.worktrees.mirror import check_remote_url
-from debug_server.worktrees.patches import apply_patch, load_patch
-from debug_server.worktrees.pool import OnWait
 from debug_server.worktrees.process_leases import ProcessLeases
 from debug_server.worktrees.removed_files import remove_renamed, rename_files
 from debug_server.worktrees.repository_trust import Trust
+
+if TYPE_CHECKING:
+    from debug_server.worktrees import SessionPatch, WorktreeLease, WorktreePool
+    from debug_server.worktrees.pool import OnWait
 
 _LOG = logging.getLogger(__name__)
 NO_MANIFEST = ("none",)  # in the place of manifests: nothing but the interpreter
@@ -106,7 +107,7 @@ class Sessions:
 
     def register(self, remote: str, *, name: str | None = None) -> Repository:
         """The repository of a URL or a local path, registered if it is new."""
-        checked = check_remote_url(remote)
+        checked = worktrees.check_remote_url(remote)
         url = str(Path(checked).resolve()) if checked.startswith("/") else checked
         with self._lock:
             try:
@@ -173,7 +174,7 @@ class Sessions:
             found = self._pools.get(repository.id)
             if found is None:
                 bare_path, worktree_root = self._places(repository.name)
-                found = build_pool_from_repository(
+                found = worktrees.build_pool_from_repository(
                     self._store,
                     repository,
                     bare_path=bare_path,
@@ -210,7 +211,7 @@ class Sessions:
         )
         try:
             if patch is not None and apply:
-                apply_patch(lease.path, patch, patches_dir=self._paths.patches_dir)
+                worktrees.apply_patch(lease.path, patch, patches_dir=self._paths.patches_dir)
             return self._store.sessions.create(
                 repository_id=repository.id,
                 commit_sha=lease.commit_sha,
@@ -269,7 +270,7 @@ class Sessions:
         row = self._store.worktrees.get(session.worktree_id)
         if row.lease_token is None or row.generation != session.lease_generation:
             raise LeaseLostError(f"the lease of session {session.id} on {row.path} has ended: open a new session")
-        return WorktreeLease(
+        return worktrees.WorktreeLease(
             worktree=row,
             lease_token=row.lease_token,
             path=Path(row.path),
@@ -305,7 +306,7 @@ class Sessions:
         )
         try:
             if (patch := self._patch_of(session)) is not None:
-                apply_patch(lease.path, patch, patches_dir=self._paths.patches_dir)
+                worktrees.apply_patch(lease.path, patch, patches_dir=self._paths.patches_dir)
             self._store.sessions.set_lease(
                 session.id, worktree_id=lease.worktree.id, generation=lease.generation, commit_sha=lease.commit_sha
             )
@@ -435,7 +436,7 @@ class Sessions:
     def _patch_of(self, session: Session) -> SessionPatch | None:
         if session.patch_hash is None:
             return None
-        return load_patch(session.patch_hash, self._paths.patches_dir)
+        return worktrees.load_patch(session.patch_hash, self._paths.patches_dir)
 
     def fork(self, session: Session, count: int, *, owner: str) -> list[Session]:
         """Open new sessions whose workspaces are copies of this one's."""

@@ -68,6 +68,7 @@ from debug_server.runner.environments.seal import (
     withdraw,
     write_seal,
 )
+from debug_server.runner.environments.searched_roots import SearchedRoots
 from debug_server.runner.environments.workspace import import_roots, workspace_environment
 from debug_server.worktrees.dependency_state import DependencyStateStore, safe_key
 
@@ -108,6 +109,7 @@ class EnvironmentManager:
         self._build_timeout = build_timeout
         self._probes = ProbeCache(self._layout.probes)
         self._interpreters = Interpreters(self._probes)
+        self._searched = SearchedRoots()
 
     def ensure(
         self,
@@ -158,7 +160,7 @@ class EnvironmentManager:
         if not request.detect:
             return request
         root = Path(request.project_root or Path.cwd())
-        found = detect_project(root)
+        found = self._searched.detect(root)
         if not (found or request.metadata or request.extras or request.groups):
             if found.notes and log is not None:
                 log.write(f"[debug-server] environment: none ({found.describe()})\n", "system")

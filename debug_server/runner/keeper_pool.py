@@ -34,6 +34,7 @@ _BOOT = (
     "main(int(sys.argv[1]), sys.argv[2], int(sys.argv[4]))"
 )
 _START_SECONDS = 60.0
+_HELLO_BYTES = 4096
 _KEEPER_SECONDS = 30.0
 _RETRY_SECONDS = 0.2  # after no process could be created
 _STOPPED_SECONDS = 10.0  # a fork server that stays stopped is replaced
@@ -65,12 +66,16 @@ class KeeperPool:
         return cls(containment=settings.containment, spares=settings.spare_keepers, max_idle=settings.max_concurrency)
 
     def start(self) -> None:
-        """Start the fork server and the first keepers, and wait for nothing; an error comes with the first use."""
+        """Start the fork server and the first keeper, and wait for nothing; an error comes with the first use.
+
+        For commands that run one after the other: no further keeper is kept ready.
+        """
         with self._lock, contextlib.suppress(KeeperError, ResourcesExhaustedError):
+            self._spares = 0
             if self._socket is None:
                 self._spawn()
                 assert self._socket is not None
-                self._request(self._socket, self._spares)
+                self._request(self._socket, 1)
 
     @property
     def capabilities(self) -> Capabilities:
@@ -246,15 +251,16 @@ class KeeperPool:
 
     def _read_hello(self, channel: socket.socket) -> Capabilities:
         channel.settimeout(_START_SECONDS)
-        line = bytearray()
+        line = b""
         while not line.endswith(b"\n"):
             try:
-                byte = channel.recv(1)
+                # What follows the line is left: it is a keeper, whose socket comes with its bytes.
+                seen = channel.recv(_HELLO_BYTES, socket.MSG_PEEK)
+                line += channel.recv(seen.find(b"\n") + 1 or len(seen))
             except OSError as error:
                 raise KeeperError(f"the fork server did not answer: {error}: run `debug-server doctor`") from error
-            if not byte:
+            if not seen:
                 raise KeeperError("the fork server ended before it answered: run `debug-server doctor`")
-            line += byte
         hello = json.loads(line)
         if "error" in hello:
             raise KeeperError(f"containment {self._containment!r} is not available here: {hello['error']}")

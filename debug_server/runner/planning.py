@@ -23,10 +23,10 @@ from debug_server.runner.log_format import index_path
 from debug_server.runner.log_listener import ChunkCallback
 from debug_server.runner.running_command import RunningCommand
 from debug_server.runner.settings import RunnerPaths, RunnerSettings
-from debug_server.worktrees.patches import SessionPatch
 
 if TYPE_CHECKING:
     from debug_server.runner.environment import EnvironmentRequest
+    from debug_server.worktrees.patches import SessionPatch
 
 OBSERVER_SECONDS = 10.0
 _TERMINAL_SIZE = {"rows": 24, "cols": 80}

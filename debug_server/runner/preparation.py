@@ -14,10 +14,10 @@ from debug_server.errors import DebugServerError, PatchApplicationError
 from debug_server.ports import Lease
 from debug_server.runner.cancellation import Cancellation, StartCancelledError
 from debug_server.runner.log_format import STREAM_CODES, LogWriter
-from debug_server.worktrees.patches import SessionPatch, apply_patch
 
 if TYPE_CHECKING:
     from debug_server.runner.environment import EnvironmentHandle, EnvironmentManager, EnvironmentRequest
+    from debug_server.worktrees.patches import SessionPatch
 
 _LOG = logging.getLogger(__name__)
 _COMPILE_SECONDS = 60.0  # to end the compilation, which takes an instant
@@ -67,6 +67,8 @@ class Preparation:
 
     def patch(self, workspace: Path, patch: SessionPatch, log: StageLog, cancellation: Cancellation) -> None:
         """Apply a patch; PatchApplicationError and StartCancelledError leave the workspace as it was."""
+        from debug_server.worktrees.patches import apply_patch
+
         begun = time.monotonic()
         try:
             kept = apply_patch(workspace, patch, patches_dir=self._patches_dir, on_cancel=cancellation.on_request)

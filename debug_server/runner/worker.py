@@ -21,10 +21,10 @@ from debug_server.runner.pipeline import Pipeline
 from debug_server.runner.planning import OBSERVER_SECONDS, Job, Planner, resolve_cwd
 from debug_server.runner.settings import RunnerPaths, RunnerSettings
 from debug_server.runner.spec import CommandResult
-from debug_server.worktrees.patches import SessionPatch
 
 if TYPE_CHECKING:
     from debug_server.runner.environment import EnvironmentManager, EnvironmentRequest
+    from debug_server.worktrees.patches import SessionPatch
 
 
 class WorkerSupervisor:

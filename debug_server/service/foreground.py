@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from debug_server import worktrees  # its exports are loaded on first use
 from debug_server.engine.foreground import NO_DEADLINE, ForegroundEngine
 from debug_server.engine.sessions import Sessions
 from debug_server.engine.workspace import SessionWorkspace
@@ -40,9 +41,7 @@ from debug_server.runner.log_listener import ChunkCallback
 from debug_server.runner.settings import RunnerSettings, shell_command
 from debug_server.runner.worker import session_number
 from debug_server.store import MetadataStore
-from debug_server.worktrees import SessionPatch
 from debug_server.worktrees.artifact_files import RefusedFile, check_patterns
-from debug_server.worktrees.repository_view import is_repository
 
 if TYPE_CHECKING:
     from debug_server.runner.environments.preview import EnvironmentPreview
@@ -143,7 +142,7 @@ class ForegroundRun:
                 self.session,
                 request.command,
                 self._lease,
-                patch=None if request.patch is None else SessionPatch(request.patch),
+                patch=None if request.patch is None else worktrees.SessionPatch(request.patch),
                 artifacts=request.artifacts,
                 observers=observers,
                 terminal_size=terminal_size,
@@ -215,7 +214,7 @@ class ForegroundRuns:
         try:
             return self._sessions.register_reachable(remote)
         except RemoteUnreachableError as error:
-            if is_repository(remote):
+            if worktrees.is_repository(remote):
                 raise
             raise InvalidInputError(f"{error}: {self._advice(remote)}") from error
 
@@ -233,7 +232,7 @@ class ForegroundRuns:
         found, preview = self._engine.preview(
             repository,
             commit=commit,
-            patch=None if patch is None else SessionPatch(patch),
+            patch=None if patch is None else worktrees.SessionPatch(patch),
             wanted=environment,
         )
         return PlanReply(repository=repository.name, commit_sha=found, environment=preview)
@@ -254,7 +253,7 @@ class ForegroundRuns:
         It waits in a queue for as long as there is no workspace; ``on_wait`` is called with what it waits for.
         """
         plan = SessionPlan(environment=environment, process=self._engine.owner)
-        patch = None if request.patch is None else SessionPatch(request.patch)
+        patch = None if request.patch is None else worktrees.SessionPatch(request.patch)
         session = self._sessions.open(
             repository,
             commit=commit,

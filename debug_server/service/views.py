@@ -8,7 +8,17 @@ from dataclasses import asdict
 from typing import Any, TypeVar
 
 from debug_server import messages as m
-from debug_server.model import Artifact, Command, Event, FoundCommand, Repository, Session, Token, Worktree
+from debug_server.model import (
+    Artifact,
+    Command,
+    EnvironmentPlan,
+    Event,
+    FoundCommand,
+    Repository,
+    Session,
+    Token,
+    Worktree,
+)
 
 T = TypeVar("T")
 R = TypeVar("R", bound=m.Reply)
@@ -42,12 +52,12 @@ def session(row: Session) -> m.SessionReply:
 
 def _metadata(row: Session) -> dict[str, Any]:
     """The caller's metadata, and facts about the session under names that the caller does not use."""
-    plan = row.plan
+    plan, wanted = row.plan, row.plan.environment
     facts = {
         "workspace": plan.directory,
         "scratch": plan.scratch or None,
         "branch_tree": None if plan.branch_tree is None else asdict(plan.branch_tree),
-        "environment": None if plan.environment is None else asdict(plan.environment),
+        "environment": None if wanted is None or wanted == EnvironmentPlan() else asdict(wanted),
         "forked_from": plan.forked_from,
         "cleanup": None if row.cleanup is None else asdict(row.cleanup),
     }

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 
 from debug_server.runner.environment import EnvironmentManager, EnvironmentRequest
+from debug_server.runner.environments import searched_roots
 from debug_server.runner.environments.detection import Detection, detect_project
+from debug_server.runner.environments.searched_roots import SearchedRoots
 from tests.runner.environment_support import Recording, make_wheel, run_python
+from tests.running import eventually
 
 PROJECT = '[project]\nname = "p"\nversion = "1"\n'
 EXTRA = PROJECT + '[project.optional-dependencies]\ndev = ["ruff"]\ntests = ["hypothesis"]\ndocs = ["sphinx"]\n'
@@ -113,6 +117,15 @@ def test_poetry_s_ranges(tmp_path: Path) -> None:
         "g[x,y]>=1.0,<2 ; (python_version < '3.9')",
         "h @ git+https://host/h.git@v1",
     )
+
+
+def test_a_workspace_that_wants_to_keep_us_waiting(tmp_path: Path) -> None:
+    """Pipes and folders in the place of project files are not waited for, and a file without an end is cut."""
+    for name in ("pyproject.toml", "setup.py", "setup.cfg", "tox.ini", "PKG-INFO", "Pipfile", "pytest.ini"):
+        os.mkfifo(tmp_path / name)
+    (tmp_path / "requirements.txt").mkdir()
+    (tmp_path / "tox.toml").symlink_to("/dev/zero")
+    assert not detect_project(tmp_path)
 
 
 def test_others_are_named(tmp_path: Path) -> None:
@@ -221,3 +234,32 @@ def test_extras_of_setup_files(tmp_path: Path, manager: EnvironmentManager, monk
         "e", [tmp_path / "project/setup.cfg"], extras=["more"], project_root=request.project_root
     )
     assert manager.plan_fingerprint(named)
+
+
+def test_an_empty_root_is_searched_again_when_it_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not for each command; but after a change of a name in it, or of a file that may declare a project."""
+    searched: list[Path] = []
+
+    def search(root: Path) -> Detection:
+        searched.append(root)
+        return detect_project(root)
+
+    monkeypatch.setattr(searched_roots, "detect_project", search)
+    roots = SearchedRoots()
+    (tmp_path / "pyproject.toml").write_text("[tool.black]\n")
+
+    def is_remembered() -> bool:
+        before = len(searched)
+        assert not roots.detect(tmp_path)
+        return len(searched) == before
+
+    eventually(is_remembered)  # once the last change is a second ago
+    (tmp_path / "a.txt").touch()
+    assert not is_remembered()
+    eventually(is_remembered)
+    with (tmp_path / "pyproject.toml").open("a") as file:
+        file.write(PROJECT)
+    assert roots.detect(tmp_path).manifests == ("pyproject.toml",)
+    assert roots.detect(tmp_path).manifests == ("pyproject.toml",)
+    (tmp_path / "pyproject.toml").unlink()
+    assert not is_remembered()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import pytest
 
 from debug_server.errors import EnvironmentBuildError
 from debug_server.runner.environment import EnvironmentManager, EnvironmentRequest
-from debug_server.runner.environments.build_need import build_need
+from debug_server.runner.environments.build_need import build_digest, build_need
 from debug_server.worktrees.workspace_diff import diff_workspace
 from tests.home import plain_git
 from tests.runner.environment_support import Recording, run_python
@@ -152,12 +153,43 @@ def test_no_link_is_followed(tmp_path: Path, manager: EnvironmentManager, link: 
     assert target.read_text() == "precious"
 
 
+def test_one_build_for_many(tmp_path: Path, manager: EnvironmentManager) -> None:
+    """Workspaces that need the same build at once wait for one."""
+    workspaces = [Workspace(manager, tmp_path / f"w{number}") for number in range(6)]
+    with ThreadPoolExecutor(len(workspaces)) as pool:
+        list(pool.map(Workspace.variables, workspaces))
+    assert sum("building it" in workspace.log.text for workspace in workspaces) == 1
+    assert all((workspace.folder / "src/app/fast.py").exists() for workspace in workspaces)
+
+
+def test_a_killed_build_is_not_used(tmp_path: Path, manager: EnvironmentManager) -> None:
+    """What a killed builder left without its last file is built anew."""
+    workspace = Workspace(manager, tmp_path / "one")
+    workspace.variables()
+    done = next((manager.root / ".builds").glob("*/*/done"))
+    done.unlink()
+    (next(done.parent.glob("placed/src/app/fast.py"))).write_text("VALUE = 'half'\n")
+    assert workspace.run(SEEN) == "of the sources one" and "building it" in workspace.log.text
+
+
 def test_builds_go_with_their_environment(tmp_path: Path, manager: EnvironmentManager) -> None:
     """The collection of an environment removes what was built for it."""
     Workspace(manager, tmp_path / "one").variables()
     assert list((manager.root / ".builds").glob("*/*/done"))
     manager.collect_garbage(max_idle=0, grace=0)
     assert not list((manager.root / ".builds").glob("*/*"))
+
+
+def test_a_version_belongs_to_its_commit(tmp_path: Path) -> None:
+    """A version file is made anew for another commit; other projects do not depend on the commit."""
+    (tmp_path / ".git").mkdir()
+    seen = []
+    for text in ("", '[tool.setuptools_scm]\nversion_file = "v.py"\n'):
+        (tmp_path / "pyproject.toml").write_text(text)
+        for commit in ("a" * 40, "b" * 40):
+            (tmp_path / ".git" / "HEAD").write_text(commit)
+            seen.append(build_digest(tmp_path, placed={}))
+    assert seen[0] == seen[1] and seen[2] != seen[3]
 
 
 @pytest.mark.parametrize(
@@ -173,6 +205,7 @@ def test_builds_go_with_their_environment(tmp_path: Path, manager: EnvironmentMa
             {"pyproject.toml": '[build-system]\nbuild-backend = "own"\nbackend-path = ["."]\n', "a.pyx": ""},
             "own compiles a.pyx",
         ),
+        ({"pyproject.toml": '[build-system]\nbuild-backend = "own"\nbackend-path = ["."]\n', "tests/a.c": ""}, None),
         ({"pyproject.toml": '[tool.setuptools_scm]\nwrite_to = "p/_version.py"\n'}, "that makes p/_version.py"),
         ({"pyproject.toml": '[tool.setuptools_scm]\nwrite_to = "v.py"\n', "v.py": ""}, None),
         ({"pyproject.toml": '[tool.hatch.build.hooks.vcs]\nversion-file = "v.py"\n'}, "that makes v.py"),
@@ -183,5 +216,6 @@ def test_builds_go_with_their_environment(tmp_path: Path, manager: EnvironmentMa
 def test_what_needs_a_build(tmp_path: Path, files: dict[str, str], reason: str | None) -> None:
     """Extension modules, and version files that are not there."""
     for name, text in files.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(text)
     assert build_need(tmp_path) == reason

@@ -15,8 +15,9 @@ from pathlib import Path
 import pytest
 
 from debug_server.disk import list_mounts
-from debug_server.errors import CapacityExhaustedError
-from debug_server.worktrees import WorktreePool
+from debug_server.errors import CapacityExhaustedError, NotFoundError
+from debug_server.worktrees import SessionPatch, WorktreePool, apply_patch
+from debug_server.worktrees.patches import load_patch
 from debug_server.worktrees.processes import processes_under
 from tests.running import eventually
 from tests.worktrees.places import Remote, fingerprint, is_empty, open_pool, random_remote, reference
@@ -72,6 +73,28 @@ def test_killed_at_each_step(base: Path, remote: Remote, backend: str, moment: s
     expected = reference(remote.path, remote.commits[0], base / "reference")
     with pool.acquire_worktree(commit_sha=remote.commits[0], owner="t", environment_hash=None, timeout=0) as lease:
         assert fingerprint(lease.path) == fingerprint(expected)
+
+
+@pytest.mark.parametrize("moment", ["before", "after"])
+def test_killed_while_patching(base: Path, remote: Remote, backend: str, moment: str) -> None:
+    """A patch that was being applied is not stored, and nothing of it is in the next workspace; it applies again."""
+    changed = "--- a/README\n+++ b/README\n@@ -1 +1 @@\n-one\n+patched\n"
+    patch = SessionPatch(f"{changed}--- /dev/null\n+++ b/new\n@@ -0,0 +1 @@\n+x\n")
+    (base / "fix.patch").write_bytes(patch.data)
+    program = [sys.executable, "-m", "tests.worktrees.programs.die_patching"]
+    arguments = [str(base), str(remote.path), backend, moment, remote.commits[0]]
+    done = subprocess.run([*program, *arguments], cwd=ROOT, capture_output=True, check=False, timeout=60)
+    assert done.returncode == -signal.SIGKILL, done.stderr.decode()
+    with pytest.raises(NotFoundError):
+        load_patch(patch.sha256, base / "patches")
+    pool = open_pool(base, remote, backend, now=later, max_worktrees=1)
+    assert_nothing_leaked(pool, base)
+    expected = reference(remote.path, remote.commits[0], base / "reference")
+    with pool.acquire_worktree(commit_sha=remote.commits[0], owner="t", environment_hash=None, timeout=0) as lease:
+        assert fingerprint(lease.path) == fingerprint(expected)
+        apply_patch(lease.path, patch, patches_dir=base / "patches")
+        assert (lease.path / "README").read_text() == "patched\n"
+    assert load_patch(patch.sha256, base / "patches").data == patch.data
 
 
 def test_the_leases_of_a_killed_process_are_free_at_once(base: Path, remote: Remote, backend: str) -> None:

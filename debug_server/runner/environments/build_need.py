@@ -43,6 +43,8 @@ def build_digest(folder: Path, *, placed: Mapping[str, str]) -> str:
     with their digests; they do not count while they are unchanged.
     """
     content = hashlib.sha256()
+    if any(_version_files(folder, read_project(folder))):  # made from the history
+        content.update(read_text(folder / ".git" / "HEAD").encode())
     for path in sorted(_inputs(folder)):
         digest = digest_of(f"{folder}/{path}")
         if placed.get(path) != digest:
@@ -99,7 +101,8 @@ def _declared(project: dict[str, Any]) -> str | None:
 
 def _compiled_source(folder: Path) -> str | None:
     """A source of a compiled module, for a build backend of the project's own, which may do anything."""
-    return next((path for path in _inputs(folder) if _MODULE_SOURCE.fullmatch(path)), None)
+    found = (path for path in _inputs(folder) if PurePosixPath(path).parts[0] not in _APART)
+    return next((path for path in found if _MODULE_SOURCE.fullmatch(path)), None)
 
 
 def _setup_compiles(folder: Path) -> str | None:

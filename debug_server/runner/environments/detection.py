@@ -10,6 +10,7 @@ pytest, its plugins   if there are tests for it
 
 from __future__ import annotations
 
+import fnmatch
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -21,7 +22,14 @@ from debug_server.runner.environments.dependency_groups import (
     hatch_features,
     poetry_requirements,
 )
-from debug_server.runner.environments.project_files import parse_ini, read_project, read_text, read_toml, table_at
+from debug_server.runner.environments.project_files import (
+    names_in,
+    parse_ini,
+    read_project,
+    read_text,
+    read_toml,
+    table_at,
+)
 from debug_server.runner.environments.pytest_needs import pytest_needs
 from debug_server.runner.environments.requirements import has_hashes
 from debug_server.runner.environments.tox_files import tox_dependencies
@@ -147,11 +155,12 @@ def _named_files(root: Path, folder: str, names: re.Pattern[str]) -> Iterator[st
     """``requirements-test.txt``, ``dev_requirements.txt``; in their own folders ``requirements/test.txt``."""
     own = folder in ("requirements", "reqs", "requires")
     of_tests = folder in ("tests", "test") and names is _TEST_NAME
-    for path in sorted((root / folder).glob("*.txt")):
-        words = [word for word in re.split(r"[-_.]", path.stem) if word not in ("requirements", "reqs", "requires")]
-        listed = own or len(words) < len(re.split(r"[-_.]", path.stem))
+    for name in fnmatch.filter(names_in(root / folder), "*.txt"):
+        parts = re.split(r"[-_.]", name.removesuffix(".txt"))
+        words = [word for word in parts if word not in ("requirements", "reqs", "requires")]
+        listed = own or len(words) < len(parts)
         if listed and (all(names.fullmatch(word) for word in words) and (words or of_tests)):
-            yield f"{folder}/{path.name}".lstrip("/")
+            yield f"{folder}/{name}".lstrip("/")
 
 
 def _tox(root: Path) -> Detection:

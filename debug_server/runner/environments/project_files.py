@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import configparser
+import os
+import stat
 import tomllib
 from dataclasses import dataclass
 from functools import lru_cache
@@ -10,6 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from debug_server.runner.environments.requirements import logical_lines
+
+_MOST_BYTES = 16 << 20  # of one file
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,10 +32,20 @@ class IniFile:
         return list(logical_lines(self.text(section, name)))
 
 
-def read_text(path: Path) -> str:
-    """The text of a file; empty if it cannot be read."""
+def names_in(folder: Path) -> list[str]:
+    """The names in a folder, in order; empty if it cannot be read."""
     try:
-        return path.read_text("utf-8", "replace")
+        return sorted(os.listdir(folder))  # noqa: PTH208 - a tenth of the time of iterdir, and read for each command
+    except OSError:
+        return []
+
+
+def read_text(path: Path) -> str:
+    """The text of a regular file; empty if it cannot be read. A pipe that a command put there is not waited for."""
+    try:
+        with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
+            is_regular = stat.S_ISREG(os.fstat(file.fileno()).st_mode)
+            return file.read(_MOST_BYTES).decode("utf-8", "replace") if is_regular else ""
     except OSError:
         return ""
 

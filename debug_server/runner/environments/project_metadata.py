@@ -22,6 +22,7 @@ from debug_server.runner.environments.project_files import (
     parse_ini,
     read_ini,
     read_project,
+    read_text,
     table_at,
     texts_of,
 )
@@ -101,17 +102,14 @@ def _requirement_lines(table: dict[str, Any]) -> Iterator[str]:
 
 def _package_info(workspace: Path) -> dict[str, str]:
     """The fields of PKG-INFO, which a source distribution carries."""
-    try:
-        head = (workspace / "PKG-INFO").read_text("utf-8", "replace").split("\n\n")[0]
-    except OSError:
-        return {}
+    head = read_text(workspace / "PKG-INFO").split("\n\n")[0]
     return {name: value for name, _, value in (line.partition(": ") for line in head.splitlines())}
 
 
 def _find_version(name: str, roots: Sequence[Path]) -> str:
     package = re.sub(r"[-.]+", "_", name)
     for path in (root / package / file for root in roots for file in _VERSION_FILES):
-        if path.is_file() and (match := _VERSION.search(path.read_text("utf-8", "replace"))):
+        if path.is_file() and (match := _VERSION.search(read_text(path))):
             return match[1]
     return _UNKNOWN_VERSION
 

@@ -31,8 +31,8 @@ class LocalComponents(Protocol):
     def keepers_dir(self) -> Path:
         """Where the keepers of running commands are found."""
 
-    def start_keepers(self) -> None:
-        """Start keepers while the rest of what runs a command is being loaded."""
+    def start_keeper(self) -> None:
+        """Start a keeper while the rest of what runs a command in the foreground is being loaded."""
 
     @property
     def foreground(self) -> ForegroundRuns:

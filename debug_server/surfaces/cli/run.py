@@ -234,7 +234,7 @@ def run_command_line(
         signal.signal(number, _interrupt)
     try:
         with open_local() as local:
-            local.start_keepers()
+            local.start_keeper()
             if checkout is None:
                 return run_here(local.foreground, command, shown)
             return run_in_workspace(local.foreground, command, checkout, shown)
