@@ -14,6 +14,7 @@ from pathlib import Path
 
 from debug_server.engine import SessionWorkspace
 from debug_server.model import Limits, Session
+from debug_server.model.isolation import Level
 from debug_server.runner.log_listener import ChunkCallback
 from debug_server.runner.settings import RunnerPaths, RunnerSettings
 from debug_server.runner.spec import CommandResult, CommandSpec
@@ -40,9 +41,9 @@ class CommandSetup:
         lease = SessionWorkspace(path=self.folder / "workspace")
         return self.supervisor.run_command(self.session_id, spec, lease, stream_observers=observers)
 
-    def argv(self, *argv: str, limits: Limits | None = None) -> Callable[[], CommandResult]:
+    def argv(self, *argv: str, limits: Limits | None = None, isolation: Level = "none") -> Callable[[], CommandResult]:
         """A call that runs ``argv``."""
-        spec = CommandSpec(argv, limits=limits or Limits())
+        spec = CommandSpec(argv, limits=limits or Limits(), isolation=isolation)
         return lambda: self.run(spec)
 
     @contextmanager

@@ -15,8 +15,8 @@ from hypothesis import HealthCheck, settings
 
 from tests.home import enter_private_home, left_marks, remove_private_home
 from tests.running import (
-    DATA_HERE,
     MECHANISMS,
+    SETTINGS_HERE,
     TAG,
     Bench,
     eventually,
@@ -32,7 +32,7 @@ _probe = cache(missing_mechanism)
 # A shell starts its background jobs with SIGINT ignored, and so would every command line that a test interrupts.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
-os.environ.update(DATA_HERE)  # no program of a test writes to another test's data folder
+os.environ.update(SETTINGS_HERE)  # no program of a test writes to another test's data folder
 
 # An example that took long says nothing of the code where others use the processor too.
 settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True)

@@ -8,6 +8,7 @@ import random
 import secrets
 import socket
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -15,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from debug_server.config import IsolationConfig
 from debug_server.model import Command, SessionPlan
 from debug_server.runner.keeper import cgroup, containment
 from debug_server.runner.keeper.linux import is_alive, stat_fields
@@ -31,8 +33,16 @@ ROOT = Path(__file__).resolve().parents[1]
 PROGRAMS = Path(__file__).parent / "runner" / "programs"
 MECHANISMS = ("cgroup", "pid-namespace", "session")
 PYTHON = [sys.executable, "-I", "-S"]
-DATA_HERE = {"DEBUG_SERVER_PATHS_ARTIFACTS": ".artifacts"}  # each program's data in its own working directory
 _RETURNED: set[int] = set()  # ports that were given out
+# Commands of tests signal by files, and run programs of this repository: isolated ones see both, besides their own.
+VISIBLE = IsolationConfig(
+    read=(str(ROOT), sys.prefix, sys.base_prefix), write=(os.path.realpath(tempfile.gettempdir()),)
+)
+SETTINGS_HERE = {
+    "DEBUG_SERVER_PATHS_ARTIFACTS": ".artifacts",  # each program's data in its own working directory
+    "DEBUG_SERVER_ISOLATION_READ": ":".join(VISIBLE.read),
+    "DEBUG_SERVER_ISOLATION_WRITE": ":".join(VISIBLE.write),
+}
 TAG = "LC_DEBUG_SERVER_TEST"  # LC_*: the child environment inherits it
 
 

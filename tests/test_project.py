@@ -215,9 +215,9 @@ def test_messages_and_client_need_little() -> None:
 
 
 def test_the_keeper_needs_almost_nothing() -> None:
-    """The keeper imports the standard library, itself, the log format and the model."""
-    own = ("debug_server.runner.keeper", "debug_server.runner.log_format", "debug_server.model")
-    assert foreign_imports(lambda module: within(module.name, "runner.keeper"), *own) == []
+    """The keeper and what confines its child import the standard library, themselves, the log format and the model."""
+    own = tuple(f"debug_server.{name}" for name in ("runner.keeper", "runner.sandbox", "runner.log_format", "model"))
+    assert foreign_imports(lambda module: within(module.name, "runner.keeper", "runner.sandbox"), *own) == []
 
 
 def test_the_filtering_proxy_needs_almost_nothing() -> None:

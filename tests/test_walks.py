@@ -29,6 +29,8 @@ import uv
 from debug_server.config.load import load
 from debug_server.config.runner import RunnerConfig
 from debug_server.config.workers import load_workers
+from debug_server.runner.isolation import Wish, decide, report
+from debug_server.runner.limits import Capabilities
 from tests.gateway.gateway_process import PATIENT
 from tests.repositories import make_repository
 from tests.running import eventually, lasting_port
@@ -314,6 +316,19 @@ def walk_settings(reader: Reader) -> None:
     assert load_workers(reader.folder / "workers.toml").keys() == {"search"}
 
 
+def walk_security(reader: Reader) -> None:
+    """The settings are accepted, the command is confined as it asks, and its card has the entries that are shown."""
+    settings, command, card = walks("docs/security.md")
+    (reader.folder / "isolation.toml").write_text(settings)
+    assert load(RunnerConfig, files=[reader.folder / "isolation.toml"]).value.isolation.write == ("/srv/cache",)
+    reader.types(command)
+    shown = json.loads(card)
+    assert shown.keys() == {"asked", "level", "network", "layers"}
+    kernel = {"namespace": None, "landlock": 7, "seccomp": True}
+    found = Capabilities(mechanism="session", controllers=frozenset(), root=False, isolation=kernel)
+    assert report(decide(Wish(level="namespace", network="open", network_asked=False), found), found) == shown
+
+
 def walk_newcomers(reader: Reader) -> None:
     """The targets are there and the tests are found; they are not run, because they would run this one."""
     (commands,) = walks("docs/newcomers.md")
@@ -373,6 +388,7 @@ WALKS: dict[str, Callable[[Reader], None]] = {
     "docs/newcomers.md": walk_newcomers,
     "docs/operations.md": walk_settings,
     "docs/runner-programs.md": walk_runner_programs,
+    "docs/security.md": walk_security,
     "docs/service.md": walk_service,
     "docs/tasks.md": walk_tasks,
     "docs/terminal.md": walk_terminal,

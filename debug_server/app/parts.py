@@ -35,7 +35,9 @@ def _tasks(local: Local) -> Part:
         trusted_uids=local.location.trusted_uids,
     ).value
     containers_dir = local.settings.paths.artifacts_root / "containers"
-    return TasksPart(local.service, Tasks(local.service, config=config, containers_dir=containers_dir))
+    isolation = local.settings.isolation.elsewhere
+    tasks = Tasks(local.service, config=config, containers_dir=containers_dir, isolation=isolation)
+    return TasksPart(local.service, tasks)
 
 
 def _dispatch(local: Local) -> Part | None:

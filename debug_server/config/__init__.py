@@ -10,6 +10,7 @@ from debug_server.config.places import ConfigLocation, LoadedConfig, find_config
 from debug_server.config.runner import (
     EnvironmentsConfig,
     HistoryConfig,
+    IsolationConfig,
     LimitsConfig,
     PathsConfig,
     RunnerConfig,
@@ -21,6 +22,7 @@ from debug_server.config.server import ServerConfig
 __all__ = [
     "EnvironmentsConfig",
     "HistoryConfig",
+    "IsolationConfig",
     "LimitsConfig",
     "Loaded",
     "PathsConfig",

@@ -9,6 +9,7 @@ from typing import Any
 from debug_server.config.declare import Derived, section, setting
 from debug_server.config.kinds import FLAG, LIST, PATH, TEXT, Kind, choice, number, size, whole
 from debug_server.config.server import ServerConfig
+from debug_server.model.isolation import LEVELS, NETWORKS, Level, Network
 from debug_server.model.limits import LIMITS, MAX_LIMIT_VALUE, Limit, Limits, Unit, size_text
 
 DEFAULT_SHELL = "/bin/bash"
@@ -176,6 +177,25 @@ class HistoryConfig:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class IsolationConfig:
+    """[isolation]: how commands are confined that do not say it themselves."""
+
+    workspaces: Level = setting(
+        "Level for commands in workspaces of repositories and in scratch folders.",
+        choice(*LEVELS),
+        default="namespace",
+    )
+    elsewhere: Level = setting(
+        "Level for commands in folders of users: runners, tasks, workers and plain `run`.",
+        choice(*LEVELS),
+        default="none",
+    )
+    network: Network = setting("Network of isolated commands.", choice(*NETWORKS), default="open")
+    read: tuple[str, ...] = setting("Further folders and files that isolated commands may read.", LIST, default=())
+    write: tuple[str, ...] = setting("Further folders that isolated commands may change.", LIST, default=())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RunnerConfig:
     """Everything in ``runner.toml``."""
 
@@ -185,4 +205,5 @@ class RunnerConfig:
     workspaces: WorkspacesConfig = section(WorkspacesConfig)
     environments: EnvironmentsConfig = section(EnvironmentsConfig)
     history: HistoryConfig = section(HistoryConfig)
+    isolation: IsolationConfig = section(IsolationConfig)
     server: ServerConfig = section(ServerConfig)

@@ -57,9 +57,12 @@ class ForegroundEngine:
         """The name of this process as the owner of commands."""
         return self._supervisor.owner
 
-    def check(self, spec: CommandSpec, directory: Path) -> None:
-        """Check a request before anything is created for it."""
-        self._supervisor.check_request(spec, SessionWorkspace(path=directory))
+    def check(self, spec: CommandSpec, directory: Path | None) -> None:
+        """Check a request before anything is created for it; without a directory it will run in a new workspace."""
+        if directory is None:
+            self._supervisor.check_enforceable(spec, None)
+        else:
+            self._supervisor.check_request(spec, SessionWorkspace(path=directory))
 
     def recover(self) -> None:
         """Recover ended commands of dead processes: exit records, artifacts, workspaces. Skips running commands."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -35,6 +36,7 @@ class SessionDirectories:
         self._trust = trust
         self._store = store
         self._root = paths.artifacts_root.absolute()
+        self._private = paths.folders_dir.absolute()
 
     def prepare(self, session: Session) -> None:
         """Create the session's directory if it does not exist; WorktreePoolError if that fails."""
@@ -59,6 +61,7 @@ class SessionDirectories:
         """Run the session's ``after`` program, then remove its directory; returns an outcome to report, if any."""
         if (argv := session.plan.after) and (output := run_cleanup_program(argv, seconds=_CLEANUP_PROGRAM_SECONDS)):
             _LOG.info("cleanup_program_output", extra={"session_id": session.id, "output": output})
+        self._remove_private(session)
         if session.plan.scratch:
             return self._remove_scratch(session)
         tree = session.plan.branch_tree
@@ -80,21 +83,35 @@ class SessionDirectories:
         _LOG.warning("removal_incomplete", extra={"session_id": session.id, "left": [str(item) for item in left]})
         return Cleanup(succeeded=False, message=f"{folder} could not be removed: {'; '.join(map(str, left))}")
 
+    def _remove_private(self, session: Session) -> None:
+        """Remove the home folder and /tmp of the session's isolated commands."""
+        folder = self._private / str(session.id)
+        if folder.exists() and (left := remove_tree(folder)):  # retried later
+            _LOG.warning("removal_incomplete", extra={"session_id": session.id, "left": [str(item) for item in left]})
+
     def retry_removals(self) -> None:
-        """Remove leftover scratch folders of closed sessions, and update the sessions' rows.
+        """Remove leftover scratch and private folders of closed sessions, and update the sessions' rows.
 
         Worktrees on branches are left alone: the failure was reported to the user, who may use the path by now.
         """
+        for session in self._closed_with_folder(self._private):
+            self._remove_private(session)
+        for session in self._closed_with_folder(self._root / "scratch"):
+            if session.plan.scratch and not remove_tree(self._scratch(session)):
+                _LOG.info("removal_completed", extra={"session_id": session.id})
+                self._store.sessions.set_cleanup(session.id, _REMOVED_LATER)
+
+    def _closed_with_folder(self, parent: Path) -> Iterator[Session]:
+        """The closed sessions that have a folder in ``parent``; one of another store is skipped."""
         try:
-            names = [path.name for path in (self._root / "scratch").iterdir() if path.name.isdigit()]
+            names = [path.name for path in parent.iterdir() if path.name.isdigit()]
         except FileNotFoundError:
             return
         for name in names:
-            with suppress(NotFoundError):  # a folder of another store
+            with suppress(NotFoundError):
                 session = self._store.sessions.get(int(name))
-                if session.plan.scratch and not session.is_open and not remove_tree(self._scratch(session)):
-                    _LOG.info("removal_completed", extra={"session_id": session.id})
-                    self._store.sessions.set_cleanup(session.id, _REMOVED_LATER)
+                if not session.is_open:
+                    yield session
 
     def _remove_branch_tree(self, session: Session, tree: BranchWorktree) -> Removal:
         target = self._root / "collected" / str(session.id) / UNCOMMITTED_PATCH

@@ -35,6 +35,7 @@ from debug_server.messages.base import (
     refused,
 )
 from debug_server.messages.sessions import SessionReply
+from debug_server.model.isolation import Level, Network
 from debug_server.model.limits import LIMITS, Limit
 from debug_server.model.signals import signal_number
 from debug_server.nearest import nearest
@@ -114,6 +115,8 @@ class CommandRequest(Request):
     require: Annotated[
         list[str], Field(max_length=16, description="Limits and layers without which it must not run.")
     ] = Field(default_factory=list)
+    isolation: Annotated[Level | None, Field(description="How it is confined.")] = None
+    network: Annotated[Network | None, Field(description="What it may reach.")] = None
     secrets: Annotated[
         list[Text], Field(max_length=64, description="Names in env whose values are kept out of the log.")
     ] = Field(default_factory=list)

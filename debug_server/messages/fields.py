@@ -156,6 +156,8 @@ _FIELDS = _rows(
         "repository": ("The name of a registered repository.", "project"),
         "repository_id": "The repository's id.",
         "requested_by": ("For whom it is opened; for people.", "alice"),
+        "isolation": ("How the command is confined; left out: the server's default.", "namespace"),
+        "network": ("What the command can reach; left out: the server's default.", "none"),
         "require": ("Limits or layers without which the command must not start.", ["memory"]),
         "retryable": "Whether the same request may succeed later.",
         "revoked_at": "When it was revoked.",

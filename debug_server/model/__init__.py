@@ -6,6 +6,7 @@ from debug_server.model.command_search import CommandSearch, FoundCommand
 from debug_server.model.command_spec import CommandSpec
 from debug_server.model.durations import parse_duration
 from debug_server.model.exit import ExitReason, ExitRecord
+from debug_server.model.isolation import LEVELS, NETWORKS
 from debug_server.model.limits import LIMITS, Limit, Limits, Unit, parse_size
 from debug_server.model.lists import check_argv, check_list
 from debug_server.model.log_chunk import LogChunk
@@ -42,7 +43,9 @@ from debug_server.model.records import (
 from debug_server.model.request_key import RequestKey
 
 __all__ = [
+    "LEVELS",
     "LIMITS",
+    "NETWORKS",
     "UNCOMMITTED_PATCH",
     "Artifact",
     "ArtifactKind",

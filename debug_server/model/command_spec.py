@@ -9,6 +9,7 @@ from pathlib import Path
 
 from debug_server.errors import InvalidInputError
 from debug_server.model.command import Command
+from debug_server.model.isolation import Level, Network, check_isolation
 from debug_server.model.limits import Limits
 from debug_server.model.lists import check_argv, check_list
 from debug_server.model.names import check_name
@@ -30,6 +31,8 @@ class CommandSpec:
     timeout: float | None = None  # short for limits.wall_seconds
     limits: Limits = field(default_factory=Limits, kw_only=True)
     require: Sequence[str] = field(default=(), kw_only=True)  # refuse the command unless these limits are enforced
+    isolation: Level | None = field(default=None, kw_only=True)  # a level; None: the default for its workspace
+    network: Network | None = field(default=None, kw_only=True)  # a policy; None: the default
     tty: bool = field(default=False, kw_only=True)
     stdin: bool = field(default=False, kw_only=True)  # a pipe to write to; otherwise /dev/null
     stdin_text: str | None = field(default=None, kw_only=True)  # the complete stdin, instead of a pipe
@@ -55,6 +58,7 @@ class CommandSpec:
         for name in self.secrets:
             _check_secret(name, self.env or {})
         check_name(self.log_name, what="log name")
+        check_isolation(self.isolation, self.network)
         if self.stdin_text is not None and (self.stdin or self.tty):
             raise InvalidInputError("stdin is a string, a pipe or a terminal: set one of stdin_text, stdin and tty")
 
@@ -87,6 +91,8 @@ class CommandSpec:
             closes_session=closes_session,
             artifacts=tuple(artifacts),
             require=tuple(self.require),
+            isolation=self.isolation,
+            network=self.network,
             stdin=self.stdin,
             wrapper=tuple(self.wrapper),
             pre_kill=tuple(self.pre_kill),
@@ -119,6 +125,8 @@ class CommandSpec:
             tty=command.tty,
             stdin_text=stdin_text,
             require=plan.require,
+            isolation=plan.isolation,
+            network=plan.network,
             stdin=plan.stdin,
             wrapper=plan.wrapper,
             pre_kill=plan.pre_kill,

@@ -42,6 +42,7 @@ class ExitRecord:
     stderr_bytes: int = 0
     mechanism: str = ""  # what contained the process tree: cgroup-v2, cgroup-v1, pid-namespace, session
     limits: dict[str, Any] = field(default_factory=dict)  # name -> {"asked": …, "by": …|None}
+    isolation: dict[str, Any] = field(default_factory=dict)  # what was asked, what was in force, and why not more
     evidence: dict[str, Any] = field(default_factory=dict)  # counters, last lines, processes at the kill
 
     def to_json(self) -> dict[str, Any]:

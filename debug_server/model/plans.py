@@ -11,6 +11,7 @@ from dataclasses import dataclass, fields
 from typing import Any, Self
 
 from debug_server.errors import InvalidInputError, StoreUnavailableError
+from debug_server.model.isolation import Level, Network
 
 VERSION = 1
 SYSTEM = "system"  # in the place of a version of Python: no environment, the programs of the machine
@@ -102,7 +103,9 @@ class CommandPlan:
     worker: WorkerIdentity | None = None  # a run of a supervised worker, whose supervisor handles its end
     closes_session: bool = False  # the session is closed after it
     artifacts: tuple[str, ...] = ()  # patterns of files to keep when it has ended
-    require: tuple[str, ...] = ()  # limits that must be enforced
+    require: tuple[str, ...] = ()  # limits and layers that must be in force
+    isolation: Level | None = None  # a level; None: the default
+    network: Network | None = None  # a policy; None: the default
     stdin: bool = False  # a pipe to write to
     wrapper: tuple[str, ...] = ()
     pre_kill: tuple[str, ...] = ()

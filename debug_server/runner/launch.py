@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from debug_server.errors import DebugServerError, DiskFullError, KeeperError, ResourcesExhaustedError
+from debug_server.runner.isolation import SessionFolders
 from debug_server.runner.keeper.rundir import HANDLE
 from debug_server.runner.keeper_connection import KeeperConnection
 from debug_server.runner.keeper_pool import KeeperPool
@@ -45,6 +46,8 @@ class LaunchOrder:
     orphan_seconds: float | None = None
     pre_kill: Sequence[str] = ()
     secrets: Sequence[str] = ()  # names of variables whose values must not reach the log
+    folders: SessionFolders | None = None  # of an isolated command, to be created before the start
+    isolation: Mapping[str, Any] | None = None  # ``plan`` for the child, and ``report`` for the exit record
     containers: bool = False  # the command creates containers: control groups stay writable
     owner: Path | None = None  # a file that exists while the owner of the claim is alive; None: no owner
 
@@ -71,6 +74,7 @@ class LaunchOrder:
             "pre_kill": list(self.pre_kill),
             "secrets": list(self.secrets),
             "containers": self.containers,
+            "isolation": self.isolation,
         }
 
 

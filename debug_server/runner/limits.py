@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from debug_server.errors import InvalidInputError, UnmetRequirementError
-from debug_server.model import LIMITS, Limits
+from debug_server.model import LEVELS, LIMITS, NETWORKS, Limits
 
 LimitPlan = dict[str, dict[str, Any]]
 
@@ -40,6 +40,7 @@ class Capabilities:
     root: bool
     hard: Mapping[str, int] = field(default_factory=dict)  # maximum of per-process limits
     namespaces: frozenset[str] = frozenset()  # namespaces that each command gets
+    isolation: Mapping[str, Any] = field(default_factory=dict)  # see ``sandbox/probe.py``
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> Capabilities:
@@ -50,6 +51,7 @@ class Capabilities:
             root=data["root"],
             hard=data["hard"],
             namespaces=frozenset(data["namespaces"]),
+            isolation=data["isolation"],
         )
 
 
@@ -99,7 +101,7 @@ def _check_required(name: str, plan: LimitPlan, capabilities: Capabilities) -> N
             )
         return
     if name not in REQUIRE_NAMES:
-        known = ", ".join([*REQUIRE_NAMES, CGROUP])
+        known = ", ".join([*REQUIRE_NAMES, CGROUP, *LEVELS[1:], *(f"network={name}" for name in NETWORKS)])
         raise InvalidInputError(f"--require {name!r} is not known: use one of {known}")
     item = plan.get(REQUIRE_NAMES[name])
     if item is None:

@@ -256,6 +256,8 @@ class Pipeline:
             if getattr(job.lease, "commit_sha", None) and (hint := lfs_hint(Path(job.lease.path))) is not None:
                 log.write(f"[debug-server] lfs: {hint}\n")
             order = self._planner.order(job, variables, log_path)
+            if order.folders is not None:
+                order.folders.create()
         if log.begun:
             log.write(f"[debug-server] run: {shlex.join(job.spec.argv)}\n")
         log.close()

@@ -16,9 +16,20 @@ from debug_server.model import Command, CommandSpec, check_name
 from debug_server.ports import Lease
 from debug_server.runner import child_environment
 from debug_server.runner.end_recorder import STORE_SECONDS
+from debug_server.runner.isolation import (
+    Decision,
+    SessionFolders,
+    Surroundings,
+    Wish,
+    decide,
+    is_requirement,
+    kernel_plan,
+    report,
+    variables,
+)
 from debug_server.runner.keeper_pool import KeeperPool
 from debug_server.runner.launch import LaunchOrder
-from debug_server.runner.limits import plan_limits
+from debug_server.runner.limits import LimitPlan, plan_limits
 from debug_server.runner.log_format import index_path
 from debug_server.runner.log_listener import ChunkCallback
 from debug_server.runner.running_command import RunningCommand
@@ -70,17 +81,22 @@ class Planner:
 
     def order(self, job: Job, environment: Mapping[str, str], log_path: Path) -> LaunchOrder:
         """The order for the keeper; ``environment`` has the variables of the command's environment."""
-        spec, limits, settings = job.spec, job.spec.effective_limits, self._settings
+        spec, settings = job.spec, self._settings
+        decision = self.isolation(spec, Path(job.lease.path))
+        around = self._surroundings(job, environment)
         return LaunchOrder(
             command_id=job.command.id,
             attempt=job.command.attempt,
             owner=owner_file(self._owners_dir, job.command.owner or ""),
             argv=[*spec.wrapper, *spec.argv],
             env=child_environment.command_variables(
-                self.base_env, environment=environment, overrides=spec.env or {}, limits=limits
+                self.base_env,
+                environment={**environment, **variables(decision, around)},
+                overrides=spec.env or {},
+                limits=spec.effective_limits,
             ),
             cwd=job.cwd or resolve_cwd(Path(job.lease.path), spec.cwd),
-            limits=plan_limits(limits, self._pool.capabilities, spec.require),
+            limits=self._limits(spec),
             log_path=log_path,
             kill_grace=settings.kill_grace,
             disk_reserve=settings.disk_reserve,
@@ -92,7 +108,60 @@ class Planner:
             pre_kill=spec.pre_kill,
             secrets=spec.secrets,
             containers=spec.containers,
+            folders=None if decision.level == "none" else around.folders,
+            isolation={
+                "plan": kernel_plan(decision, self._pool.capabilities, around),
+                "report": report(decision, self._pool.capabilities),
+            },
         )
+
+    def check(self, spec: CommandSpec, workspace: Path | None) -> None:
+        """UnmetRequirementError, or InvalidInputError, for what cannot be enforced here; see ``isolation``."""
+        self._limits(spec)
+        self.isolation(spec, workspace)
+
+    def _limits(self, spec: CommandSpec) -> LimitPlan:
+        about_limits = [name for name in spec.require if not is_requirement(name)]
+        return plan_limits(spec.effective_limits, self._pool.capabilities, about_limits)
+
+    def isolation(self, spec: CommandSpec, workspace: Path | None) -> Decision:
+        """How a command is confined; ``workspace`` is None before one is leased for it."""
+        defaults = self._settings.isolation
+        wish = Wish(
+            level=spec.isolation
+            or (defaults.workspaces if workspace is None or self._is_ours(workspace) else defaults.elsewhere),
+            network=spec.network or defaults.network,
+            network_asked=spec.network is not None,
+            require=[name for name in spec.require if is_requirement(name)],
+        )
+        return decide(wish, self._pool.capabilities, containers=spec.containers)
+
+    def _is_ours(self, workspace: Path) -> bool:
+        """Whether a folder is a workspace or a scratch folder, and not a user's own."""
+        data = self._data_folder
+        return any(workspace.is_relative_to(data / name) for name in ("worktrees", "scratch"))
+
+    def _surroundings(self, job: Job, environment: Mapping[str, str]) -> Surroundings:
+        workspace, data = Path(os.path.realpath(job.lease.path)), self._data_folder
+        home = environment.get("VIRTUAL_ENV")
+        paths = [*filter(None, environment.get("PYTHONPATH", "").split(os.pathsep)), *([home] if home else [])]
+        shared = [path for path in map(Path, paths) if not path.is_relative_to(workspace)]
+        if workspace.parent.parent == data / "worktrees":  # its history is in the repository's mirror
+            mirror = data / "repos" / f"{workspace.parent.name}.bare"
+            shared += [mirror / "objects", mirror.with_name(f"{mirror.name}.submodules")]
+        return Surroundings(
+            workspace=workspace,
+            folders=SessionFolders(root=self._settings.paths.folders_dir.absolute() / str(job.command.session_id)),
+            data_folder=data,
+            read=[*shared, *map(Path, self._settings.isolation.read)],
+            write=[Path(path) for path in self._settings.isolation.write],
+            python=Path(home, "bin", "python") if home else None,
+            env={**self.base_env, **environment},  # not the command's own: a caller could show itself any folder
+        )
+
+    @property
+    def _data_folder(self) -> Path:
+        return Path(os.path.realpath(self._settings.paths.artifacts_root))
 
 
 def resolve_cwd(workspace: Path, cwd: Path | None) -> Path:

@@ -10,6 +10,7 @@ from pathlib import Path
 from debug_server.config import (
     EnvironmentsConfig,
     HistoryConfig,
+    IsolationConfig,
     RunnerConfig,
     ServerConfig,
     WorkspacesConfig,
@@ -25,7 +26,7 @@ from debug_server.model import Limits
 _WORKSPACES_PER_TOKEN = 64
 _FOLDERS = (
     *("repos", "worktrees", "envs", "scratch", "logs", "patches", "keepers", "owners", "locks", "collected"),
-    *("containers", "data"),
+    *("containers", "data", "private"),
 )
 _FILES = ("data/metadata.db", "data/metadata.db-wal", "data/seal.key")
 
@@ -69,6 +70,11 @@ class RunnerPaths:
         return self.artifacts_root / "keepers"
 
     @property
+    def folders_dir(self) -> Path:
+        """The folders of isolated commands that take the place of the home folder and /tmp, by session."""
+        return self.artifacts_root / "private"
+
+    @property
     def owners_dir(self) -> Path:
         """One locked file for each live process that runs commands."""
         return self.artifacts_root / "owners"
@@ -100,6 +106,7 @@ class RunnerSettings:
     workspaces: WorkspacesConfig = field(default_factory=WorkspacesConfig, kw_only=True)
     environments: EnvironmentsConfig = field(default_factory=EnvironmentsConfig, kw_only=True)
     history: HistoryConfig = field(default_factory=HistoryConfig, kw_only=True)
+    isolation: IsolationConfig = field(default_factory=IsolationConfig, kw_only=True)
     server: ServerConfig = field(default_factory=ServerConfig, kw_only=True)
     disk_reserve: int = field(default=256 << 20, kw_only=True)  # bytes that logs leave free on their disk
 
@@ -143,6 +150,7 @@ class RunnerSettings:
             workspaces=config.workspaces,
             environments=config.environments,
             history=config.history,
+            isolation=config.isolation,
             server=config.server,
         )
 

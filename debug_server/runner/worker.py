@@ -15,7 +15,6 @@ from debug_server.model import CommandSpec
 from debug_server.ports import CommandStore, Lease, Telemetry
 from debug_server.runner.deferred_signals import defer_signals
 from debug_server.runner.keeper_pool import KeeperPool
-from debug_server.runner.limits import plan_limits
 from debug_server.runner.log_listener import ChunkCallback
 from debug_server.runner.pipeline import Pipeline
 from debug_server.runner.planning import OBSERVER_SECONDS, Job, Planner, resolve_cwd
@@ -50,11 +49,12 @@ class WorkerSupervisor:
         self.store = metadata_store
         self._find_environments: Callable[[], EnvironmentManager | None] = lambda: environment_manager
         self.pool = pool or KeeperPool.of(self.settings)
+        self._planner = Planner(self.settings, self.pool, base_env)
         self.pipeline = Pipeline(
             store=metadata_store,
             paths=paths,
             pool=self.pool,
-            planner=Planner(self.settings, self.pool, base_env),
+            planner=self._planner,
             environments=lambda: self.environments,
             telemetry=telemetry,
         )
@@ -163,10 +163,15 @@ class WorkerSupervisor:
 
     def check_request(self, spec: CommandSpec, lease: Lease) -> Path:
         """Check the request before a row is added; returns the command's directory. InvalidInputError if wrong."""
-        plan_limits(
-            spec.with_default_limits(self.settings.limits).effective_limits, self.pool.capabilities, spec.require
-        )
+        self.check_enforceable(spec, Path(lease.path))
         return resolve_cwd(Path(lease.path), spec.cwd)
+
+    def check_enforceable(self, spec: CommandSpec, workspace: Path | None) -> None:
+        """UnmetRequirementError, or InvalidInputError, if the limits and the isolation cannot be had here.
+
+        ``workspace`` is None before it is leased.
+        """
+        self._planner.check(spec.with_default_limits(self.settings.limits), workspace)
 
     def _default_request(self, session_id: int) -> EnvironmentRequest | None:
         if self.environments is None:

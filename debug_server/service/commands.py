@@ -286,6 +286,8 @@ def spec_of(request: m.CommandRequest) -> CommandSpec:
         request.log_name,
         limits=Limits.from_json(request.requested_limits),
         require=request.require,
+        isolation=request.isolation,
+        network=request.network,
         secrets=request.secrets,
         tty=request.tty,
         stdin=request.stdin,

@@ -53,6 +53,7 @@ _KNOWN_ENTRIES = frozenset(
         "logs",
         "owners",
         "patches",
+        "private",
         "repos",
         "scratch",
         "server.json",

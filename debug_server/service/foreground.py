@@ -203,7 +203,7 @@ class ForegroundRuns:
     def check(self, request: RunRequest) -> None:
         """Check a request for a workspace before its repository is fetched."""
         check_patterns(request.artifacts)
-        self._engine.check(request.command, current_folder())
+        self._engine.check(request.command, None)
 
     def recover(self) -> None:
         """Recover commands of dead processes that have ended: exit records, artifacts, workspaces."""

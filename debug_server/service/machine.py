@@ -17,6 +17,7 @@ from debug_server.model.extras import install_command, is_installed
 from debug_server.runner.environments.builders import CONDA_PROGRAMS
 from debug_server.runner.environments.uv_builder import find_uv
 from debug_server.runner.limits import WHOLE_TREE, Capabilities, controller_of, enforcers
+from debug_server.runner.sandbox.landlock import SCOPES_SINCE
 from debug_server.runner.settings import RunnerPaths, RunnerSettings, shell_command
 from debug_server.runner.worker import WorkerSupervisor
 from debug_server.service.foreground import current_folder
@@ -37,6 +38,12 @@ class Finding:
     state: str  # ok, optional (not installed, and not needed), degraded, missing, failed (commands cannot run)
     detail: str
     remedy: str | None = None
+
+
+_NAMESPACE_ADVICE = (
+    "allow user namespaces: sysctl user.max_user_namespaces=10000, and where they exist "
+    "kernel.unprivileged_userns_clone=1 and kernel.apparmor_restrict_unprivileged_userns=0"
+)
 
 
 class Machine:
@@ -104,6 +111,7 @@ class Machine:
             remedy=None if has_cgroup else _DELEGATION_ADVICE,
         )
         yield from _limits(found)
+        yield from _isolation(found)
 
 
 def _check(area: str, name: str, probe: Callable[[], str], remedy: str) -> Finding:
@@ -144,6 +152,33 @@ def _limits(found: Capabilities) -> Iterator[Finding]:
             detail=f"enforced by {scope}",
             remedy=f"delegate the {controller_of(name)} controller" if weak else None,
         )
+
+
+def _isolation(found: Capabilities) -> Iterator[Finding]:
+    """The layers that confine commands; see docs/security.md."""
+    kernel = found.isolation
+    why = kernel["namespace"]
+    yield Finding(
+        area="isolation",
+        name="namespace",
+        state="degraded" if why else "ok",
+        detail=f"cannot be had here: {why}" if why else "own files, users, processes and network for each command",
+        remedy=_NAMESPACE_ADVICE if why else None,
+    )
+    version = kernel["landlock"]
+    yield Finding(
+        area="isolation",
+        name="landlock",
+        state="ok" if version >= SCOPES_SINCE else "degraded",
+        detail=f"version {version}" if version else "the kernel has none, or it is switched off",
+        remedy=None if version >= SCOPES_SINCE else f"a kernel with Landlock {SCOPES_SINCE}: Linux 6.12 or later",
+    )
+    yield Finding(
+        area="isolation",
+        name="seccomp",
+        state="ok" if kernel["seccomp"] else "degraded",
+        detail="a filter of system calls" if kernel["seccomp"] else "no filter for this kernel or processor",
+    )
 
 
 def _workspaces(settings: RunnerSettings) -> Iterator[Finding]:

@@ -88,6 +88,8 @@ class RunVerbs(Verbs):
             log_name=command.log_name,
             limits=m.LimitsRequest(**command.limits.requested()),
             require=list(plan.require),
+            isolation=plan.isolation,
+            network=plan.network,
             secrets=list(plan.secrets),
             artifacts=list(plan.artifacts),
             tty=command.tty,

@@ -21,6 +21,7 @@ from debug_server.messages.tasks import (
     WaitTask,
 )
 from debug_server.model import UNCOMMITTED_PATCH, Claim, CommandSpec, Limits, QueuedRun
+from debug_server.model.isolation import Level
 from debug_server.service import LOCAL, Caller, Service
 from debug_server.service.logs import StreamTails
 from debug_server.service.subject_runs import RunRows
@@ -41,9 +42,15 @@ SUBMIT, CANCEL = TASK_OPERATIONS["submit_task"], TASK_OPERATIONS["cancel_task"]
 class Tasks:
     """Submit, get, list, wait for, cancel and follow tasks."""
 
-    def __init__(self, service: Service, *, config: TasksConfig, containers_dir: Path) -> None:
-        """``containers_dir`` gets a file with the id of each container."""
+    def __init__(
+        self, service: Service, *, config: TasksConfig, containers_dir: Path, isolation: Level = "none"
+    ) -> None:
+        """``containers_dir`` gets a file with the id of each container; ``isolation`` is the level of the commands.
+
+        A task without a workspace runs in a scratch folder, but its program is the operator's: it may need a home.
+        """
         self._service = service
+        self._isolation = isolation
         self._config = config
         self._executors = Executors(config, containers_dir)
         self.targets = Targets(config.callback_allow)
@@ -101,6 +108,7 @@ class Tasks:
                 limits=Limits(wall_seconds=submit.timeout_seconds),
                 pre_kill=command.pre_kill,
                 containers=command.containers,
+                isolation=self._isolation,
                 stdin_text=command.stdin_text,
             ),
             session_plan=replace(place.plan, after=command.after),

@@ -52,6 +52,7 @@ class Target(ServerProcess):
             os.chown(path, setup.uid, setup.uid)
         self.variables = {
             "PATH": os.environ.get("PATH", os.defpath),
+            "DEBUG_SERVER_ISOLATION_WORKSPACES": "none",  # these attacks need the weakest level to be made at all
             "HOME": str(self.home),
             "LANG": "C.UTF-8",
             TAG: str(self.root),

@@ -11,7 +11,7 @@ from debug_server.config import WorkspacesConfig
 from debug_server.engine import LocalEngine
 from debug_server.model import Command, CommandStatus
 from debug_server.runner.settings import RunnerPaths, RunnerSettings
-from tests.running import Bench, eventually
+from tests.running import VISIBLE, Bench, eventually
 
 
 @contextmanager
@@ -37,6 +37,8 @@ def await_running(bench: Bench, commands: Sequence[Command]) -> None:
 def open_local(root: Path, max_worktrees: int = 16) -> Local:
     """Everything below ``root``, which several processes may open; leases last for the default of 30 minutes."""
     settings = RunnerSettings(
-        RunnerPaths.from_root(root / "artifacts"), workspaces=WorkspacesConfig(max_worktrees=max_worktrees)
+        RunnerPaths.from_root(root / "artifacts"),
+        isolation=VISIBLE,
+        workspaces=WorkspacesConfig(max_worktrees=max_worktrees),
     )
     return Local(settings, str(root / "store.db"))

@@ -409,3 +409,28 @@ def test_nobody_answers_after_the_end(bench: Bench) -> None:
 
 def _late(started: Started) -> KeeperConnection:
     return KeeperConnection.connect(started.run_dir)
+
+
+_CANCEL_ANOTHER = """
+import os, socket, sys
+from debug_server.runner.keeper import frames
+asked = socket.socket(socket.AF_UNIX)
+os.chdir(sys.argv[1])  # the whole path is too long for an address
+asked.connect("control.sock")
+asked.settimeout(60)
+try:
+    asked.sendall(frames.encode_json({"op": "cancel", "message": "taken over"}))
+    print("answered" if asked.recv(1 << 16) else "closed")
+except OSError:
+    print("closed")
+"""
+
+
+def test_a_command_is_no_client(bench: Bench) -> None:
+    """One command of the same user cannot cancel another by its socket, however it got the path."""
+    other = bench.start(SLEEP)
+    eventually((other.run_dir / "control.sock").exists, what="the socket")
+    tried = bench.run([sys.executable, "-c", _CANCEL_ANOTHER, str(other.run_dir)], env={"PYTHONPATH": str(ROOT)})
+    assert bench.log(tried)["stdout"] == b"closed\n"
+    assert _status(other)["ok"]
+    _end(bench, other)

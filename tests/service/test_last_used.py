@@ -21,7 +21,7 @@ from debug_server.runner.settings import RunnerPaths, RunnerSettings
 from debug_server.runner.spec import CommandSpec
 from debug_server.service.caller import Caller
 from debug_server.store import open_store
-from tests.running import Workspace, eventually
+from tests.running import VISIBLE, Workspace, eventually
 from tests.servers import unmount_below
 from tests.store.away import away
 from tests.worktrees.places import make_remote
@@ -37,7 +37,7 @@ class Machine:
     def __init__(self, root: Path) -> None:
         self.now = datetime.now(UTC)
         self.database = str(root / "store.db")
-        self.local = Local(RunnerSettings(RunnerPaths.from_root(root / "artifacts")), self.database)
+        self.local = Local(RunnerSettings(RunnerPaths.from_root(root / "artifacts"), isolation=VISIBLE), self.database)
         self.local.store = open_store(self.database, now=lambda: self.now, busy_seconds=WRITER_SECONDS)
         remote = make_remote(root / "remote")
         remote.commit({"note": "one\n"})

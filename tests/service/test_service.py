@@ -9,11 +9,14 @@ from debug_server.app import Local
 from debug_server.messages import OPERATIONS
 from debug_server.runner.settings import RunnerPaths, RunnerSettings
 from debug_server.service import Service
+from tests.running import VISIBLE
 
 
 def test_every_operation_leads_to_a_verb(tmp_path: Path) -> None:
     """Each names a member and a method of it, which takes a caller and the operation's request."""
-    with Local(RunnerSettings(RunnerPaths.from_root(tmp_path / "a")), f"sqlite:///{tmp_path}/m.db") as local:
+    with Local(
+        RunnerSettings(RunnerPaths.from_root(tmp_path / "a"), isolation=VISIBLE), f"sqlite:///{tmp_path}/m.db"
+    ) as local:
         for operation in OPERATIONS.values():
             verb = local.service.verb(operation)
             parameters = list(inspect.signature(verb).parameters.values())

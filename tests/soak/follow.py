@@ -33,6 +33,7 @@ from websockets.exceptions import WebSocketException
 from debug_server.client import AsyncDebugServerClient, DebugServerClient
 from debug_server.errors import UnavailableError
 from tests.repositories import make_repository
+from tests.running import SETTINGS_HERE
 from tests.servers import ServerProcess, serving
 from tests.surfaces.grpc.serving import Client as GrpcClient
 from tests.surfaces.mcp.peers import ToolFailed, call
@@ -225,7 +226,7 @@ async def run(root: Path, campaign: Campaign, *, spread: bool = False) -> list[F
 
     ``spread`` gives each follower a process of its own: else the campaign's one loop is slower than the server.
     """
-    with serving(root / "server", grpc=True) as server:
+    with serving(root / "server", variables=SETTINGS_HERE, grpc=True) as server:
         path = make_repository(root / "project")
         pause = 3.0 * campaign.kills / (campaign.size / 65536)  # it writes for as long as servers are killed
         argv = [sys.executable, "-I", "-S", "-c", _WRITER, str(campaign.size), str(campaign.seed), str(pause)]

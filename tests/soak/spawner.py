@@ -25,6 +25,7 @@ from debug_server.runner.keeper.tree import descendants, send_signal
 from debug_server.runner.settings import RunnerPaths, RunnerSettings
 from debug_server.runner.worker import WorkerSupervisor
 from debug_server.store import open_store
+from tests.running import VISIBLE
 from tests.soak import workspace_users
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -64,7 +65,9 @@ def serve(root: Path, containment: str) -> NoReturn:
     handler.addFilter(lambda record: not (outages(root).exists() and _tells_of_outage(record)))
     logging.getLogger().addHandler(handler)
     store = open_store(database(root))
-    settings = RunnerSettings(paths(root), kill_grace=0.2, max_concurrency=16, containment=containment)
+    settings = RunnerSettings(
+        paths(root), kill_grace=0.2, max_concurrency=16, containment=containment, isolation=VISIBLE
+    )
     supervisor = WorkerSupervisor(
         metadata_store=store,
         paths=settings.paths,

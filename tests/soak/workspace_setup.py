@@ -14,6 +14,7 @@ from debug_server.runner.environment import EnvironmentHandle, EnvironmentReques
 from debug_server.runner.environments.uv_builder import find_uv
 from debug_server.runner.settings import RunnerPaths, RunnerSettings
 from tests.runner.environment_support import make_wheel, requirements
+from tests.running import VISIBLE
 from tests.worktrees.places import fingerprint, random_remote, reference
 
 LEASE_SECONDS = 15.0  # a holder renews after a third of it, and may be given no processor for a while
@@ -83,6 +84,7 @@ class WorkspaceSetup:
         settings = RunnerSettings(
             self.paths,
             kill_grace=0.2,
+            isolation=VISIBLE,
             workspaces=WorkspacesConfig(
                 backend=self.backend, lease_ttl_seconds=lease_seconds, max_worktrees=12, idle_seconds=0.5
             ),

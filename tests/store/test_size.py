@@ -23,6 +23,7 @@ SMALL, LARGE = 200, 1600  # sessions; ten times as many commands
 GROWING = ("commands", "sessions", "events", "artifacts")
 MEMBERS = ("commands", "sessions", "queue", "runs", "artifacts", "events", "history")
 EXEMPT = {
+    "sessions.patches",  # one pass over the sessions, by maintenance alone
     "commands.last_change",  # asked once for a session that is about to be closed, and says so
     "events.add_listener",
     "sessions.set_cleanup",  # of one row by its id, as the next two

@@ -21,7 +21,7 @@ from debug_server.runner.settings import RunnerPaths, RunnerSettings
 from debug_server.surfaces.http import HttpApp
 from debug_server.surfaces.http.tasks import TasksPart
 from debug_server.tasks import Tasks
-from tests.running import eventually
+from tests.running import VISIBLE, eventually
 
 SECONDS = 100.0
 
@@ -34,6 +34,7 @@ class TaskServer:
         settings = RunnerSettings(
             RunnerPaths.from_root(root / "artifacts"),
             kill_grace=kill_grace,
+            isolation=VISIBLE,
             max_concurrency=max_concurrency,
             workspaces=WorkspacesConfig(trusted_repositories=config.pop("trusted_repositories", ())),
         )

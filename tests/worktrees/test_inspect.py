@@ -13,7 +13,7 @@ import pytest
 
 from debug_server.errors import InvalidInputError
 from debug_server.worktrees.inspect import parse_duration
-from tests.running import DATA_HERE
+from tests.running import SETTINGS_HERE
 from tests.worktrees.places import Remote, open_pool
 
 
@@ -23,7 +23,7 @@ def run(base: Path, *arguments: str, **variables: str) -> subprocess.CompletedPr
     return subprocess.run(
         [*command, "--database-url", f"sqlite:///{base}/store.db"],
         cwd=base,
-        env={**os.environ, **DATA_HERE, **variables},
+        env={**os.environ, **SETTINGS_HERE, **variables},
         capture_output=True,
         text=True,
         timeout=60,

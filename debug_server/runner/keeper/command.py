@@ -16,7 +16,9 @@ from debug_server.runner.keeper.output import Output, RelayBuffer
 from debug_server.runner.keeper.spare import Spare
 from debug_server.runner.keeper.stdin import Stdin
 from debug_server.runner.keeper.streams import Streams
+from debug_server.runner.keeper.tree import children
 from debug_server.runner.log_format import LogWriter
+from debug_server.runner.sandbox import confine, namespaces
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -46,7 +48,12 @@ class Command:
         self.spawn_error: str | None = None
         self.started = 0.0
         self.leader_ended: float | None = None
-        self.evidence: dict[str, Any] = {"namespaces": spare.namespaces} if spare.namespaces else {}
+        self.evidence: dict[str, Any] = {}
+        if entered := _namespaces(orders, spare):
+            self.evidence["namespaces"] = entered
+        self.is_starting = False  # its namespaces are being made: its first process does not exist yet
+        self.early_signals: list[int] = []  # to send to it as soon as it does
+        self._reported: int | None = None  # the leader's wait status, from the init of its namespaces
         self._wakeup = spare.wakeup
         loop.watch(self._wakeup, self.reap)
         if self.slot.status_pipe is not None:
@@ -58,6 +65,9 @@ class Command:
 
     def leader(self) -> int:
         """The command's first process; in a namespace it is the first one below init."""
+        if self.slot.init_pipe is not None:
+            below = children(self.slot.pid)
+            return below[0] if below else self.slot.pid
         if self.slot.status_pipe is None:
             return self.slot.pid
         below = self.tree.pids()
@@ -82,10 +92,10 @@ class Command:
     def cancel(self, message: str) -> None:
         """Cancel on request; a command that has already ended by itself is not cancelled."""
         self.reap()
-        status = self.slot.status_pipe
-        if self.leader_ended is None and status is not None and select.select([status], [], [], 0)[0]:
-            self._read_status(status, 0)
-        if self.leader_ended is None:
+        for pipe, read in ((self.slot.status_pipe, self._read_status), (self.slot.init_pipe, self.read_init)):
+            if self.leader_ended is None and pipe is not None and select.select([pipe], [], [], 0)[0]:
+                read(pipe, 0)
+        if self.leader_ended is None and self._reported is None:
             self.end(Stop("cancelled", message))
 
     def _over_cap(self) -> None:
@@ -120,7 +130,10 @@ class Command:
             elif pid == self.slot.pid:
                 ended = status
         if ended is not None:  # only when all are reaped: a zombie would count as a leftover
-            self._leader_gone(ended)
+            if self.slot.init_pipe is not None:
+                self.tree.own_init = None
+                self.read_init(self.slot.init_pipe, 0)
+            self._leader_gone(ended if self._reported is None else self._reported)
 
     def reap_init(self) -> None:
         """Reap the namespace's init: its resource usage includes that of the processes it reaped."""
@@ -131,6 +144,18 @@ class Command:
             self.usage.add(os.wait4(self.slot.pid, 0)[2])
         except ChildProcessError:
             pass  # already reaped with its tree
+
+    def read_init(self, fd: int, _: int) -> None:
+        """Read what the init of the command's namespaces reports; it has exited, too, unless processes are left."""
+        try:
+            data = os.read(fd, namespaces.ENDED.size)
+        except BlockingIOError:
+            return
+        self.loop.unwatch(fd)
+        if len(data) == namespaces.ENDED.size:
+            self._reported, left = namespaces.ENDED.unpack(data)
+            if left:
+                self._leader_gone(self._reported)
 
     def _read_status(self, fd: int, _: int) -> None:
         data = os.read(fd, STATUS.size)
@@ -148,3 +173,13 @@ class Command:
             if leftovers := processes.describe(self.tree, self.orders):
                 self.evidence["leftovers"] = leftovers
             self.ladder.begin(self.leader_ended, hook=False)
+
+
+def _namespaces(orders: dict[str, Any], spare: Spare) -> list[str]:
+    """The namespaces that the command is in, and the keeper is not."""
+    plan = orders["isolation"] and orders["isolation"]["plan"]
+    if plan is None:
+        return spare.namespaces
+    if plan["level"] != confine.NAMESPACE:
+        return [name for name in spare.namespaces if name != "mount"]
+    return ["ipc", "mount", *(["network"] if plan["network"] != "open" else []), "pid", "user", "uts"]

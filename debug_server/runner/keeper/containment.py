@@ -28,6 +28,7 @@ from debug_server.runner.keeper.linux import (
 from debug_server.runner.keeper.mounts import Mounts, find_mounts
 from debug_server.runner.keeper.slot import Slot, Version1Slot, fork_child
 from debug_server.runner.keeper.tree import NamespaceTree, SessionTree, Tree
+from debug_server.runner.sandbox.probe import probe
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -59,6 +60,7 @@ class Containment:
             "namespaces": self.namespaces,
             "root": os.geteuid() == 0,
             "hard": prefork.hard_limits(),
+            "isolation": probe(),
         }
 
     def prepare(self, stdio: prefork.Stdio) -> Slot:
@@ -118,6 +120,15 @@ class Version1Containment(Containment):
         return Version1Tree({key: os.path.join(path, name) for key, path in self.groups.parents.items()})
 
 
+class Version2Slot(Slot):
+    """A group that a child is forked into, or enters itself."""
+
+    tree: Version2Tree
+
+    def group_files(self) -> tuple[list[str], list[str]]:
+        return [os.path.join(self.tree.path, "cgroup.procs")], []
+
+
 class Version2Containment(Containment):
     """A version 2 group; the child is forked into it."""
 
@@ -129,7 +140,7 @@ class Version2Containment(Containment):
     def prepare(self, stdio: prefork.Stdio) -> Slot:
         stdio.open_stdin()
         path = self.groups.make(_group_name())[""]
-        slot = Slot(Version2Tree(path))
+        slot = Version2Slot(Version2Tree(path))
         fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             slot.pid, slot.orders = fork_child(stdio, self.mounts, lambda: clone(cgroup_fd=fd))
@@ -206,7 +217,7 @@ class NamespaceContainment(Containment):
 
     def _init(self, uid: int, gid: int, orders: socket.socket, stdio: prefork.Stdio, status: int) -> NoReturn:
         set_parent_death_signal(signal.SIGKILL)
-        set_process_name("ds-init")
+        set_process_name(prefork.INIT_NAME)
         try:
             self._map_ids(uid, gid)
         except OSError:

@@ -10,6 +10,7 @@ import struct
 from collections.abc import Callable
 
 from debug_server.runner.keeper import frames
+from debug_server.runner.keeper.linux import start_time, stat_fields
 from debug_server.runner.keeper.loop import Loop
 
 TYPE_CHECKING = False
@@ -50,10 +51,13 @@ class Control:
         loop: Loop,
         on_message: Callable[[Client, dict[str, Any]], dict[str, Any] | None],
         on_write: Callable[[Client, str, bytes], None],
+        fork_server: tuple[int, int | None],
     ) -> None:
+        """``fork_server``: its pid and start time; whatever runs below it is a command, and no client."""
         self._loop = loop
         self._on_message = on_message
         self._on_write = on_write
+        self._fork_server = fork_server
         self.clients: dict[int, Client] = {}
         self._listener: socket.socket | None = None
 
@@ -63,17 +67,24 @@ class Control:
         self._loop.watch(listener.fileno(), self._accept)
 
     def _accept(self, _: int, __: int) -> None:
-        """Take new clients of our own uid (or root)."""
+        """Take new clients of our own uid (or root) that are no commands."""
         assert self._listener is not None
         while True:
             try:
                 connection, _ = self._listener.accept()
             except OSError:  # no client waits, or no descriptor is free
                 return
-            if _peer_uid(connection) in (os.geteuid(), 0) and len(self.clients) < _MAX_CLIENTS:
+            if self._may_ask(connection) and len(self.clients) < _MAX_CLIENTS:
                 self.add(connection)
             else:
                 connection.close()
+
+    def _may_ask(self, connection: socket.socket) -> bool:
+        peer, uid, _ = _PEER.unpack(connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size))
+        if uid not in (os.geteuid(), 0):
+            return False
+        pid, started = self._fork_server
+        return start_time(pid) != started or not _is_below(peer, pid)
 
     def add(self, connection: socket.socket) -> Client:
         """Serve a connection."""
@@ -183,6 +194,10 @@ class Control:
         return not any(client.backlog for client in self.clients.values())
 
 
-def _peer_uid(connection: socket.socket) -> int:
-    data = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size)
-    return int(_PEER.unpack(data)[1])
+def _is_below(pid: int, ancestor: int) -> bool:
+    """Whether a process descends from another one; False for one that has ended, or that we cannot see."""
+    while pid > 0 and (fields := stat_fields(pid)) is not None:
+        if pid == ancestor:
+            return True
+        pid = int(fields[1])
+    return False

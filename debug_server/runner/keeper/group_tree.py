@@ -41,7 +41,7 @@ class GroupTree(Tree):
         self._keeper = self._kills = 0
 
     def include_below(self, keeper: int) -> None:
-        self._keeper, self._kills, self.excluded, self.left = keeper, 0, None, set()
+        self._keeper, self._kills, self.excluded, self.own_init, self.left = keeper, 0, None, None, set()
 
     def pids(self) -> list[int]:
         members = self.members()
@@ -68,6 +68,8 @@ class GroupTree(Tree):
         return not self.members()
 
     def kill(self) -> None:
+        if self.own_init is not None:  # the kernel ends all processes of its namespace with it
+            send_signal(self.own_init, signal.SIGKILL)
         self.kill_group()
         self._kills += 1
         # A look at each process below the keeper: with 200 of them it takes longer than they take to end.
@@ -86,7 +88,9 @@ class GroupTree(Tree):
     def _outside(self, members: list[int]) -> list[int]:
         if not self._has_children():
             return []
-        inside = set(members) if self.excluded is None else {*members, self.excluded, *descendants(self.excluded)}
+        inside = {*members} if self.own_init is None else {*members, self.own_init}
+        if self.excluded is not None:
+            inside |= {self.excluded, *descendants(self.excluded)}
         found = [pid for pid in descendants(self._keeper, inside) if self._has_left(pid)]
         self.left = {*self.left, *found}
         return found

@@ -20,7 +20,7 @@ from debug_server.runner.keeper.prefork import NO_PROCESS, SPAWN_PATIENCE, SPAWN
 from debug_server.runner.keeper.spare import Spare
 from debug_server.runner.keeper.stdin import Stdin
 from debug_server.runner.keeper.streams import DISK_RETRY
-from debug_server.runner.keeper.tree import MARKER
+from debug_server.runner.keeper.tree import MARKER, signal_member
 from debug_server.runner.log_format import STDERR, STDOUT
 
 TYPE_CHECKING = False
@@ -54,6 +54,7 @@ class Keeper:
             loop,
             lambda client, message: verbs.answer(self._command, client, message),
             lambda client, write_id, data: verbs.write_stdin(self._command, client, write_id, data),
+            spare.fork_server,
         )
         self._launcher = control.add(spare.connection)
         self._command = Command(spare, orders, handle, loop, control)
@@ -154,11 +155,16 @@ class Keeper:
             "cpus": limits.affinity(command.limits),
             "enter": [],
             "rlimits": limits.rlimits(command.limits),
+            "isolation": orders["isolation"] and orders["isolation"]["plan"],
         }
         command.started = command.streams.last_output = time.monotonic()
         command.tree.include_below(os.getpid())
         self._spawn(message)
-        limits.set_process_limit(command.tree, command.limits)
+        if command.slot.init_pipe is None:
+            limits.set_process_limit(command.tree, command.limits)
+        else:
+            command.is_starting = True
+            command.loop.watch(command.slot.init_pipe, command.read_init)
         if command.slot.orders is not None:
             command.loop.watch(command.slot.orders.fileno(), self._on_child)
 
@@ -195,11 +201,23 @@ class Keeper:
             self._report_no_process()
             return
         if data:
-            command.spawn_error = said.decode()
+            command.spawn_error = said.decode() + _hidden(command.orders)
+        if command.slot.init_pipe is not None:  # init has left the command's groups
+            limits.set_process_limit(command.tree, command.limits)
+            self._send_early_signals()
         command.loop.unwatch(fd)
         orders_socket.close()
         if command.streams.terminal is not None:
             os.close(self._follower)
+
+    def _send_early_signals(self) -> None:
+        command = self._command
+        command.is_starting = False
+        for number in command.early_signals:
+            try:
+                signal_member(command.tree, command.leader(), number)
+            except OSError:  # it has ended already
+                return
 
     # -- running --------------------------------------------------------------------------------------------------
 
@@ -282,8 +300,10 @@ class Keeper:
         if command.stdin is not None:
             command.stdin.discard()
         command.streams.close()
-        if command.slot.status_pipe is not None:
-            os.close(command.slot.status_pipe)
+        for pipe in (command.slot.status_pipe, command.slot.init_pipe):
+            if pipe is not None:
+                os.close(pipe)
+        command.slot.init_pipe = None
         command.loop.close()
 
     def _send_exit(self, exit_record: bytes) -> None:
@@ -311,6 +331,19 @@ class Keeper:
                 self._command.loop.turn(DISK_RETRY)
             else:
                 return
+
+
+def _hidden(orders: dict[str, Any]) -> str:
+    """What to do when the program is on the machine, but not in the command's view."""
+    program = orders["argv"][0]
+    if orders["isolation"] is None or orders["isolation"]["plan"] is None or not os.path.isabs(program):
+        return ""
+    if not os.path.exists(program):
+        return ""
+    return (
+        f"; isolated commands do not see {os.path.dirname(program)!r}: add it to isolation.read in the settings, "
+        "or run with --isolation none"
+    )
 
 
 def _exit_event(exit_record: bytes, *, again: bool) -> bytes:

@@ -7,7 +7,7 @@ import errno
 import os
 
 _libc = ctypes.CDLL(None, use_errno=True)
-for _name in ("mount", "prctl", "sched_getcpu", "setns", "syscall", "umount2", "unshare"):
+for _name in ("mount", "pivot_root", "prctl", "sched_getcpu", "setns", "syscall", "umount2", "unshare"):
     getattr(_libc, _name)  # loaded once, in the fork server: each keeper would need its own memory for it
 # PyDLL keeps the GIL: the child of a raw clone must come back into the interpreter that called it.
 _libc_gil = ctypes.PyDLL(None, use_errno=True)
@@ -17,10 +17,14 @@ _PR_SET_PDEATHSIG, _PR_SET_NAME, _PR_SET_CHILD_SUBREAPER = 1, 15, 36
 CLONE_NEWNS, CLONE_NEWUSER, CLONE_NEWPID = 0x00020000, 0x10000000, 0x20000000
 _CLONE_INTO_CGROUP = 0x200000000
 _MS_RDONLY, _MS_NOSUID, _MS_NODEV, _MS_NOEXEC, _MS_REMOUNT, _MS_BIND = 1, 2, 4, 8, 0x20, 0x1000
-_MS_REC, _MS_SLAVE, _MNT_DETACH = 0x4000, 0x80000, 2
+_MS_REC, _MS_PRIVATE, _MS_SLAVE, _MNT_DETACH = 0x4000, 0x40000, 0x80000, 2
+READ_ONLY = _MS_RDONLY  # flags of a mount
+NO_PROGRAM_RIGHTS = _MS_NOSUID | _MS_NODEV
+ONLY_DEVICES = _MS_NOSUID | _MS_NOEXEC
+NO_PROGRAMS = NO_PROGRAM_RIGHTS | _MS_NOEXEC
 _SYS_OPEN_TREE, _SYS_MOVE_MOUNT, _SYS_MOUNT_SETATTR = 428, 429, 442  # the same on every architecture
 _OPEN_TREE_CLONE, _MOVE_MOUNT_F_EMPTY_PATH = 1, 4
-_AT_FDCWD, _AT_RECURSIVE = -100, 0x8000
+_AT_FDCWD, _AT_RECURSIVE, _AT_EMPTY_PATH = -100, 0x8000, 0x1000
 _SIGCHLD = 17
 _READ = 1 << 16
 
@@ -56,24 +60,26 @@ def clone(flags: int = 0, cgroup_fd: int | None = None) -> int:
     return pid
 
 
-def _prctl(option: int, argument: object) -> None:
-    if _libc.prctl(option, argument, 0, 0, 0) != 0:
+def prctl(option: int, argument: int | bytes, second: int = 0) -> None:
+    """Change an attribute of this process."""
+    value = ctypes.c_char_p(argument) if isinstance(argument, bytes) else ctypes.c_ulong(argument)
+    if _libc.prctl(option, value, ctypes.c_ulong(second), ctypes.c_ulong(0), ctypes.c_ulong(0)) != 0:
         raise OSError(ctypes.get_errno(), f"prctl {option}: {os.strerror(ctypes.get_errno())}")
 
 
 def set_parent_death_signal(number: int) -> None:
     """Let the kernel signal this process when its parent dies."""
-    _prctl(_PR_SET_PDEATHSIG, ctypes.c_ulong(number))
+    prctl(_PR_SET_PDEATHSIG, number)
 
 
 def become_subreaper() -> None:
     """Orphans below this process become its children instead of init's."""
-    _prctl(_PR_SET_CHILD_SUBREAPER, ctypes.c_ulong(1))
+    prctl(_PR_SET_CHILD_SUBREAPER, 1)
 
 
 def set_process_name(name: str) -> None:
     """Set the name that ``ps`` shows."""
-    _prctl(_PR_SET_NAME, ctypes.c_char_p(name.encode()))
+    prctl(_PR_SET_NAME, name.encode())
 
 
 def unshare(flags: int) -> None:
@@ -91,6 +97,26 @@ def make_slaves() -> None:
     _mount(b"none", b"/", None, _MS_REC | _MS_SLAVE)
 
 
+def make_private() -> None:
+    """In a new mount namespace: let no mount change pass in or out."""
+    _mount(b"none", b"/", None, _MS_REC | _MS_PRIVATE)
+
+
+def mount_new(source: bytes, target: str, kind: bytes, flags: int, data: bytes | None) -> None:
+    """Mount a new file system."""
+    _mount(source, os.fsencode(target), kind, flags, data)
+
+
+def bind(source: str, target: str) -> None:
+    """Show a file, or a folder with everything mounted below it, at a second path."""
+    _mount(os.fsencode(source), os.fsencode(target), None, _MS_BIND | _MS_REC)
+
+
+def pivot_root(new: str, old: str) -> None:
+    """Make ``new`` the root of this mount namespace; the former root is mounted at ``old``."""
+    _check(_libc.pivot_root(os.fsencode(new), os.fsencode(old)), f"make {new} the root")
+
+
 def mount_proc() -> None:
     """In a new mount and pid namespace: mount a /proc of this namespace."""
     _mount(b"proc", b"/proc", b"proc", _MS_NOSUID | _MS_NODEV | _MS_NOEXEC)
@@ -100,14 +126,26 @@ class _MountAttributes(ctypes.Structure):
     _fields_ = [(name, ctypes.c_uint64) for name in ("attr_set", "attr_clr", "propagation", "userns_fd")]
 
 
-_READ_ONLY = _MountAttributes(attr_set=_MS_RDONLY)
-
-
 def set_read_only(point: bytes) -> None:
     """Make a mount and those below it read-only for this mount namespace; OSError(ENOSYS) before Linux 5.12."""
-    size = ctypes.sizeof(_READ_ONLY)
-    status = _libc.syscall(_SYS_MOUNT_SETATTR, _AT_FDCWD, point, _AT_RECURSIVE, ctypes.byref(_READ_ONLY), size)
-    _check(status, f"mount {os.fsdecode(point)} read-only")
+    set_mount_flags(point, READ_ONLY)
+
+
+def set_mount_flags(point: bytes, flags: int, *, below: bool = True) -> None:
+    """Set flags of a mount and, with ``below``, of those mounted below it."""
+    _set_mount_flags(_AT_FDCWD, point, _AT_RECURSIVE if below else 0, flags)
+
+
+def set_flags_of_copy(descriptor: int, flags: int) -> None:
+    """Set flags of what ``clone_mounts`` copied."""
+    _set_mount_flags(descriptor, b"", _AT_RECURSIVE | _AT_EMPTY_PATH, flags)
+
+
+def _set_mount_flags(folder: int, point: bytes, how: int, flags: int) -> None:
+    attributes = _MountAttributes(attr_set=flags)  # the first of them have the numbers of mount(2)
+    size = ctypes.sizeof(attributes)
+    status = _libc.syscall(_SYS_MOUNT_SETATTR, folder, point, how, ctypes.byref(attributes), size)
+    _check(status, f"change the mount {os.fsdecode(point)}")
 
 
 def clone_mounts(point: bytes) -> int:
@@ -137,8 +175,8 @@ def unmount_lazily(point: bytes) -> None:
         _check(-1, f"unmount {os.fsdecode(point)}")
 
 
-def _mount(source: bytes, target: bytes, kind: bytes | None, flags: int) -> None:
-    _check(_libc.mount(source, target, kind, ctypes.c_ulong(flags), None), f"mount {os.fsdecode(target)}")
+def _mount(source: bytes, target: bytes, kind: bytes | None, flags: int, data: bytes | None = None) -> None:
+    _check(_libc.mount(source, target, kind, ctypes.c_ulong(flags), data), f"mount {os.fsdecode(target)}")
 
 
 def _check(status: int, what: str) -> None:

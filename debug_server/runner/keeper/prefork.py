@@ -16,8 +16,8 @@ import socket
 import termios
 from collections.abc import Callable
 
-from debug_server.runner.keeper import cgroup
-from debug_server.runner.keeper.linux import set_parent_death_signal
+from debug_server.runner.keeper.linux import clone, set_parent_death_signal, set_process_name
+from debug_server.runner.sandbox import capabilities, confine, namespaces
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -36,6 +36,7 @@ _RLIMITS = {
 READ_SIZE = 1 << 17
 SPAWN_PATIENCE = 30.0  # seconds to wait for other processes to end, at the limit of processes
 SPAWN_RETRY = 0.1
+INIT_NAME = "ds-init"
 NO_PROCESS = b"\0"  # on the orders socket, instead of an error: the child cannot be created yet
 RESTORED_SIGNALS = (
     signal.SIGHUP,
@@ -119,8 +120,11 @@ def fork_with_signals_held(fork: Callable[[], int]) -> int:
     return pid
 
 
-def run(orders_socket: socket.socket, stdio: Stdio, mounts: Mounts | None) -> NoReturn:
-    """Do what needs no orders, wait for them, then become the command; never returns."""
+def run(orders_socket: socket.socket, stdio: Stdio, mounts: Mounts | None, report: int | None = None) -> NoReturn:
+    """Do what needs no orders, wait for them, then become the command; never returns.
+
+    In a pid namespace of its own it becomes the namespace's init instead, which writes the command's end to ``report``.
+    """
     set_parent_death_signal(signal.SIGKILL)
     os.setsid()
     _restore_signals()
@@ -133,11 +137,13 @@ def run(orders_socket: socket.socket, stdio: Stdio, mounts: Mounts | None) -> No
     if not data:
         os._exit(0)  # the keeper ended before it sent orders
     try:
-        _exec_command(marshal.loads(data), stdio, mounts)
+        _exec_command(marshal.loads(data), stdio, mounts, None if report is None else _Init(orders_socket, report))
     except OSError as error:
         orders_socket.sendall(explain(error).encode())
     except (ValueError, LookupError) as error:
         orders_socket.sendall(str(error.args[0]).encode())
+    except Exception as error:  # noqa: BLE001 - the process boundary: nothing above could tell it
+        orders_socket.sendall(f"cannot start: {type(error).__name__}: {error}".encode())
     os._exit(127)
 
 
@@ -149,24 +155,92 @@ def _receive_all(orders_socket: socket.socket) -> bytes:
     return b"".join(pieces)
 
 
-def _exec_command(orders: dict[str, Any], stdio: Stdio, mounts: Mounts | None) -> None:
-    _connect_stdio(orders, stdio)
-    if orders["cpus"]:
-        os.sched_setaffinity(0, orders["cpus"])
-    os.umask(orders["umask"])
-    for path in orders["enter"]:  # from here on, usage is charged to the command
-        cgroup.write(path, "0")
+class _Init:
+    """What the init of a command's pid namespace needs once the command has started."""
+
+    __slots__ = ("orders_socket", "report")
+
+    def __init__(self, orders_socket: socket.socket, report: int) -> None:
+        self.orders_socket, self.report = orders_socket, report
+
+    def serve(self, child: int) -> NoReturn:
+        """Let go of the orders, whose end tells the keeper that the command has started, and stay."""
+        self.orders_socket.close()
+        namespaces.serve_as_init(child, self.report)
+
+
+def _exec_command(orders: dict[str, Any], stdio: Stdio, mounts: Mounts | None, init: _Init | None) -> None:
+    # Opened while the machine's files can be seen.
+    terminal = os.open(orders["tty"], os.O_RDWR | os.O_NOCTTY | os.O_CLOEXEC) if orders["tty"] else None
+    groups = _open_groups(orders["enter"])
     if mounts is not None:  # as late as possible: the copy must have the workspace's mount
         mounts.enter(orders["cwd"], containers=orders["containers"])
-    os.chdir(orders["cwd"])
+    plan = orders["isolation"]
+    if init is not None:
+        outside = _open_groups(orders["leave"])
+        confine.enter_view(plan, *plan["ids"], own_processes=True)
+        set_process_name(INIT_NAME)
+        if terminal is None and not orders["rlimits"] and len(outside) == len(groups):
+            _spawn_below_init(orders, stdio, groups, outside, init)
+        _fork_below_init(init)
+    elif plan is not None and plan["level"] == confine.NAMESPACE:
+        confine.enter_further_namespaces(plan)
+    _connect_stdio(terminal, orders, stdio)
+    _set_attributes(orders)
+    _write_own_pid(groups)  # from here on, usage is charged to the command
     for name, value in orders["rlimits"].items():
         _set_rlimit(_RLIMITS[name], value)
+    if plan is not None:
+        confine.give_up_rights(plan)
     start_from_path(lambda path: os.execve(path, orders["argv"], orders["env"]), orders["argv"][0], orders["env"])
 
 
-def _connect_stdio(orders: dict[str, Any], stdio: Stdio) -> None:
-    if orders["tty"]:
-        terminal = os.open(orders["tty"], os.O_RDWR)
+def _open_groups(paths: list[str]) -> list[int]:
+    return [os.open(path, os.O_WRONLY | os.O_CLOEXEC) for path in paths]
+
+
+def _write_own_pid(groups: list[int]) -> None:
+    for group in groups:
+        os.write(group, b"0")
+
+
+def _set_attributes(orders: dict[str, Any]) -> None:
+    if orders["cpus"]:
+        os.sched_setaffinity(0, orders["cpus"])
+    os.umask(orders["umask"])
+    os.chdir(orders["cwd"])
+
+
+def _spawn_below_init(
+    orders: dict[str, Any], stdio: Stdio, groups: list[int], outside: list[int], init: _Init
+) -> NoReturn:
+    """Start the command from inside its groups, and stay as init of the pid namespace.
+
+    Init is confined as the command is. A second fork of this process would cost more than everything else.
+    """
+    _set_attributes(orders)
+    capabilities.hide_from_others()
+    _write_own_pid(groups)
+    confine.give_up_rights(orders["isolation"])
+    try:
+        child = spawn(orders, stdio)
+    finally:
+        _write_own_pid(outside)
+    init.serve(child)
+
+
+def _fork_below_init(init: _Init) -> None:
+    """Stay as init of the pid namespace, and return in a child that becomes the command."""
+    child = clone()
+    if child != 0:
+        capabilities.hide_from_others()
+        capabilities.drop_all()
+        init.serve(child)
+    os.setsid()
+
+
+def _connect_stdio(terminal: int | None, orders: dict[str, Any], stdio: Stdio) -> None:
+    if terminal is not None:
         fcntl.ioctl(terminal, termios.TIOCSCTTY, 0)
         for target in (0, 1, 2):
             os.dup2(terminal, target)
@@ -189,6 +263,31 @@ def _set_rlimit(which: int, value: float) -> None:
         resource.setrlimit(which, (ceiling, hard if hard != resource.RLIM_INFINITY else ceiling + 2))
     else:
         resource.setrlimit(which, (ceiling, ceiling))
+
+
+def spawn(orders: dict[str, Any], stdio: Stdio) -> int:
+    """Start the command's program in a new session; OSError or LookupError with the reason if that fails."""
+    actions: list[tuple[Any, ...]] = [
+        (os.POSIX_SPAWN_DUP2, stdio.child_out, 1),
+        (os.POSIX_SPAWN_DUP2, stdio.child_err, 2),
+    ]
+    if orders["stdin"]:
+        actions.append((os.POSIX_SPAWN_DUP2, stdio.child_in, 0))
+    else:
+        actions.append((os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0))
+
+    def start(program: str) -> int:
+        return os.posix_spawn(
+            program,
+            orders["argv"],
+            orders["env"],
+            file_actions=actions,
+            setsid=True,
+            setsigmask=(),
+            setsigdef=RESTORED_SIGNALS,
+        )
+
+    return start_from_path(start, orders["argv"][0], orders["env"])
 
 
 def start_from_path(start: Callable[[str], int], program: str, env: dict[str, str]) -> int:

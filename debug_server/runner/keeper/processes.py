@@ -19,7 +19,7 @@ def describe(tree: Tree, orders: dict[str, Any]) -> list[dict[str, Any]]:
     listed = []
     for pid in tree.first_pids(_LISTED_PROCESSES):
         fields = stat_fields(pid)
-        if fields is not None:
+        if fields is not None and pid != tree.own_init:
             listed.append(
                 {"pid": pid, "state": fields[0], "ppid": int(fields[1]), "command": _command_line(pid, orders)}
             )

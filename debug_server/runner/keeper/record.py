@@ -31,6 +31,7 @@ def assemble(command: Command, ended: float) -> dict[str, Any]:
         "stderr_bytes": command.output.counts[STDERR],
         "mechanism": command.tree.mechanism,
         "limits": command.limits,
+        "isolation": command.orders["isolation"]["report"] if command.orders["isolation"] else {},
         "evidence": _evidence(command, oom_kills),
     }
 

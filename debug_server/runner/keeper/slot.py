@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import marshal
 import os
+import signal
 import socket
 from collections.abc import Callable
 
@@ -16,6 +17,7 @@ from debug_server.runner.keeper import cgroup, prefork
 from debug_server.runner.keeper.group_tree import Version1Tree
 from debug_server.runner.keeper.linux import clone
 from debug_server.runner.keeper.tree import Tree
+from debug_server.runner.sandbox import confine
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -33,14 +35,26 @@ class Slot:
         self.pid = 0  # the command's first process, or the namespace's init
         self.orders: socket.socket | None = None  # closes after exec, has the error if exec failed
         self.status_pipe: int | None = None  # in a namespace: the pipe for the command's wait status
+        self.init_pipe: int | None = None  # in namespaces of its own: the pipe on which their init reports its end
 
     def spawn(self, orders: dict[str, Any], stdio: prefork.Stdio, home: int) -> None:
         """Start the command; OSError or LookupError with the reason if that fails.
 
         ``home`` is a descriptor of the working directory.
         """
-        assert self.orders is not None
         self.spent = True
+        if self.status_pipe is None and has_own_namespaces(orders):  # else its init is prepared
+            self._dismiss_child()
+            orders["enter"], orders["leave"] = self.group_files()
+            self._fork_into_namespaces(orders["isolation"], stdio)
+        self._send(orders)
+
+    def group_files(self) -> tuple[list[str], list[str]]:
+        """The files by which a process enters the tree's groups, and those by which the keeper's child leaves them."""
+        return [], []
+
+    def _send(self, orders: dict[str, Any]) -> None:
+        assert self.orders is not None
         try:
             self.orders.sendall(marshal.dumps(orders))
             self.orders.shutdown(socket.SHUT_WR)
@@ -48,6 +62,27 @@ class Slot:
             if said := self.orders.recv(1 << 16).lstrip(prefork.NO_PROCESS):
                 raise LookupError(said.decode()) from error
             raise
+
+    def _dismiss_child(self) -> None:
+        """End the child that was forked ahead of time: it is in the keeper's namespaces."""
+        if self.orders is not None:
+            self.orders.close()
+            os.kill(self.pid, signal.SIGKILL)
+            os.waitpid(self.pid, 0)
+
+    def _fork_into_namespaces(self, plan: dict[str, Any], stdio: prefork.Stdio) -> None:
+        """Fork the init of the command's namespaces, which waits for its orders."""
+        plan["ids"] = os.geteuid(), os.getegid()
+        self.init_pipe, report = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        try:
+            self.pid, self.orders = fork_child(stdio, None, lambda: clone(confine.clone_flags(plan)), report)
+        except OSError:
+            os.close(self.init_pipe)
+            self.init_pipe = None
+            raise
+        finally:
+            os.close(report)
+        self.tree.own_init = self.pid
 
     def release(self, *, reusable: bool) -> None:
         """After the end of the command: remove the tree, or prepare it for the next command."""
@@ -66,17 +101,25 @@ class Slot:
         self.tree.remove()
 
 
+def has_own_namespaces(orders: dict[str, Any]) -> bool:
+    """Whether the command runs in namespaces of its own."""
+    return orders["isolation"] is not None and orders["isolation"]["level"] == confine.NAMESPACE
+
+
 def fork_child(
-    stdio: prefork.Stdio, mounts: Mounts | None, fork: Callable[[], int] = clone
+    stdio: prefork.Stdio, mounts: Mounts | None, fork: Callable[[], int] = clone, report: int | None = None
 ) -> tuple[int, socket.socket]:
-    """Fork a child that waits for its orders; returns its pid and the socket for them."""
+    """Fork a child that waits for its orders; returns its pid and the socket for them.
+
+    ``report``: see ``prefork.run``.
+    """
     ours, theirs = socket.socketpair()
     pid = prefork.fork_with_signals_held(fork)
     if pid == 0:
         try:
             ours.close()
             stdio.keep_child_ends()
-            prefork.run(theirs, stdio, mounts)
+            prefork.run(theirs, stdio, mounts, report)
         finally:
             os._exit(127)  # it must never continue as a second keeper
     theirs.close()
@@ -107,11 +150,15 @@ class Version1Slot(Slot):
 
     def spawn(self, orders: dict[str, Any], stdio: prefork.Stdio, home: int) -> None:
         self.spent, self.orders = True, None
-        self._protected = self._mounts is not None and not orders["containers"]
-        if orders["tty"] or orders["rlimits"]:
-            orders["enter"] = self._enter
-            self.pid, self.orders = fork_child(stdio, self._mounts)
+        isolated = orders["isolation"] is not None
+        self._protected = (self._mounts is not None or isolated) and not orders["containers"]
+        if has_own_namespaces(orders):
             super().spawn(orders, stdio, home)
+            return
+        if orders["tty"] or orders["rlimits"] or isolated:
+            orders["enter"] = self._enter
+            self.pid, self.orders = fork_child(stdio, None if isolated else self._mounts)
+            self._send(orders)
             return
         try:
             if self._mounts is not None:  # before the groups: it is no work of the command
@@ -123,6 +170,9 @@ class Version1Slot(Slot):
                 self._mounts.leave()
             os.fchdir(home)
 
+    def group_files(self) -> tuple[list[str], list[str]]:
+        return self._enter, self._leave
+
     def _spawn_inside(self, orders: dict[str, Any], stdio: prefork.Stdio) -> int:
         """Spawn from inside the groups."""
         processors = os.sched_getaffinity(0) if orders["cpus"] else set()
@@ -132,7 +182,7 @@ class Version1Slot(Slot):
                 os.sched_setaffinity(0, orders["cpus"])
             for path in self._enter:
                 self._files.write(path, "0")
-            return _spawn(orders, stdio)
+            return prefork.spawn(orders, stdio)
         finally:
             for path in self._leave:
                 self._files.write(path, "0")
@@ -144,27 +194,3 @@ class Version1Slot(Slot):
 def _task_files(groups: dict[str, str], controllers: list[str]) -> list[str]:
     """The files of these controllers' groups to enter them by, each once: controllers may share a hierarchy."""
     return list(dict.fromkeys(f"{groups[controller]}/tasks" for controller in controllers))
-
-
-def _spawn(orders: dict[str, Any], stdio: prefork.Stdio) -> int:
-    actions: list[tuple[Any, ...]] = [
-        (os.POSIX_SPAWN_DUP2, stdio.child_out, 1),
-        (os.POSIX_SPAWN_DUP2, stdio.child_err, 2),
-    ]
-    if orders["stdin"]:
-        actions.append((os.POSIX_SPAWN_DUP2, stdio.child_in, 0))
-    else:
-        actions.append((os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0))
-
-    def start(program: str) -> int:
-        return os.posix_spawn(
-            program,
-            orders["argv"],
-            orders["env"],
-            file_actions=actions,
-            setsid=True,
-            setsigmask=(),
-            setsigdef=prefork.RESTORED_SIGNALS,
-        )
-
-    return prefork.start_from_path(start, orders["argv"][0], orders["env"])

@@ -51,6 +51,7 @@ class Spare:
         self.slot: Slot  # for the next command, after ``prepare``
         self._buffer = frames.FrameBuffer()
         own = os.getpid()
+        self.fork_server = os.getppid(), start_time(os.getppid())
         self.identity = {"pid": own, "start_time": start_time(own), "boot_id": boot}
         self.run_dir = RunDir(own, start_time(own))
         self.wakeup, wakeup_write = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)

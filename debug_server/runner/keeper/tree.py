@@ -84,6 +84,7 @@ class Tree:
 
     mechanism = ""
     excluded: int | None = None  # a process below the keeper that does not belong to the command (the hook)
+    own_init: int | None = None  # of the command's own namespaces: it belongs to us, and exits with the last process
     left: frozenset[int] | set[int] = frozenset()  # processes that were found outside their control group
 
     def include_below(self, keeper: int) -> None:

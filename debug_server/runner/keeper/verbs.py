@@ -64,6 +64,9 @@ def _signal(command: Command, _: Client, message: dict[str, Any]) -> Reply:
     number, everyone = int(message["signal"]), bool(message.get("all"))
     if not everyone and command.leader_ended is not None:
         return _refused("the command has ended")
+    if command.is_starting:
+        command.early_signals.append(number)
+        return {"ok": True}
     for pid in command.tree.pids() if everyone else [command.leader()]:
         try:
             signal_member(command.tree, pid, number)

@@ -96,6 +96,8 @@ def exec_(
         artifacts=artifact or [],
         limits=limit_options.limits(),
         require=listed(require),
+        isolation=limit_options.isolation,
+        network=limit_options.network,
         wait=longest_wait,
         on_disconnect="cancel",
         output_bytes=MAX_OUTPUT_BYTES,

@@ -10,15 +10,24 @@ from typing import Annotated, Any, TypeVar
 import typer
 
 from debug_server.errors import InvalidInputError
-from debug_server.model import LIMITS, Limit, Limits, Unit
+from debug_server.model import LEVELS, LIMITS, NETWORKS, Limit, Limits, Unit
+from debug_server.model.isolation import Level, Network
 from debug_server.surfaces.cli.words import seconds, size
 
 R = TypeVar("R")
 PANEL = "Limits"
 Require = Annotated[
     list[str] | None,
-    typer.Option(metavar="LIMIT", help="refuse to start unless this limit can be enforced", rich_help_panel=PANEL),
+    typer.Option(metavar="LIMIT", help="refuse to start unless this limit or level is in force", rich_help_panel=PANEL),
 ]
+_ISOLATION_PANEL = "Isolation"
+_LEVEL = typer.Option(
+    metavar="LEVEL", help=f"{' | '.join(LEVELS)}; default: by where it runs", rich_help_panel=_ISOLATION_PANEL
+)
+_NETWORK = typer.Option(
+    metavar="POLICY", help=f"{' | '.join(NETWORKS)}; default: open", rich_help_panel=_ISOLATION_PANEL
+)
+_ISOLATION = {"isolation": Annotated[str | None, _LEVEL], "network": Annotated[str | None, _NETWORK]}
 _METAVARS = {Unit.BYTES: "SIZE", Unit.COUNT: "N", Unit.CORES: "CORES", Unit.SECONDS: "TIME"}
 
 
@@ -27,6 +36,8 @@ class LimitOptions:
     """The options as they were given."""
 
     given: Mapping[str, Any]
+    isolation: Level | None = None
+    network: Network | None = None
 
     def limits(self) -> Limits:
         """What they ask for; InvalidInputError for a value that no limit can have."""
@@ -37,20 +48,27 @@ NO_LIMITS = LimitOptions(given={})
 
 
 def with_limits(command: Callable[..., R]) -> Callable[..., R]:
-    """Replace a command's parameter ``limit_options``, a ``LimitOptions``, by one option for each limit."""
+    """Replace a command's parameter ``limit_options``, a ``LimitOptions``, by options for each limit and isolation."""
     signature = inspect.signature(command, eval_str=True)
     parameters: list[inspect.Parameter] = []
     for parameter in signature.parameters.values():
-        parameters += map(_parameter, LIMITS.values()) if parameter.name == "limit_options" else [parameter]
+        parameters += _parameters() if parameter.name == "limit_options" else [parameter]
 
     def called(**given: Any) -> R:
         asked = {limit.name: given.pop(limit.setting) for limit in LIMITS.values()}
-        return command(limit_options=LimitOptions(given=asked), **given)
+        isolation = {name: given.pop(name) for name in _ISOLATION}
+        return command(limit_options=LimitOptions(given=asked, **isolation), **given)
 
     called.__name__, called.__doc__ = command.__name__, command.__doc__
     called.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]  # what typer reads
     called.__annotations__ = {item.name: item.annotation for item in parameters}
     return called
+
+
+def _parameters() -> list[inspect.Parameter]:
+    kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
+    isolation = [inspect.Parameter(name, kind, default=None, annotation=found) for name, found in _ISOLATION.items()]
+    return [*map(_parameter, LIMITS.values()), *isolation]
 
 
 def _parameter(limit: Limit) -> inspect.Parameter:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from debug_server.errors import ConfigurationError, DebugServerError, InvalidInputError, UnmetRequirementError
 from debug_server.model import CommandSpec, EnvironmentPlan, Limits, LogChunk, status_for, without_credentials
+from debug_server.model.isolation import Level, Network
 from debug_server.surfaces.cli.outcome import BROKEN_PIPE, CANCELLED, FAILURE, WRONG_USE, exit_status, summary
 from debug_server.surfaces.cli.output import error_line
 from debug_server.surfaces.cli.parts import OpenLocal
@@ -53,6 +54,8 @@ def command_spec(
     *,
     limits: Limits,
     require: list[str],
+    isolation: Level | None = None,
+    network: Network | None = None,
     variables: list[str],
     secrets: list[str],
     tty: bool,
@@ -67,6 +70,8 @@ def command_spec(
         log_name="run",
         limits=limits,
         require=require,
+        isolation=isolation,
+        network=network,
         secrets=secrets,
         tty=tty,
         stdin=stdin or tty or stdin_may_have_input(),

@@ -77,6 +77,8 @@ def run(
             argv,
             limits=limit_options.limits(),
             require=listed(require),
+            isolation=limit_options.isolation,
+            network=limit_options.network,
             variables=env or [],
             secrets=secret or [],
             tty=tty,

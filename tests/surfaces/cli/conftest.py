@@ -21,7 +21,7 @@ import pytest
 from debug_server.__main__ import main
 from debug_server.surfaces.cli.main import COMMANDS
 from tests.repositories import make_repository
-from tests.running import DATA_HERE, ROOT
+from tests.running import ROOT, SETTINGS_HERE
 from tests.servers import ServerProcess, serving, unmount_below
 
 PROGRAM = [sys.executable, "-m", "debug_server"]
@@ -64,7 +64,7 @@ class Terminal:
     def environ(self) -> dict[str, str]:
         """The variables of every call."""
         inherited = {name: value for name, value in os.environ.items() if not name.startswith("DEBUG_SERVER_")}
-        own = {"PYTHONPATH": str(ROOT), "DEBUG_SERVER_HOME": str(self.folder / "home"), **DATA_HERE}
+        own = {"PYTHONPATH": str(ROOT), "DEBUG_SERVER_HOME": str(self.folder / "home"), **SETTINGS_HERE}
         return {**inherited, **own, **self.variables}
 
     def __call__(self, *arguments: object, stdin: str = "") -> Done:

@@ -20,7 +20,7 @@ from debug_server.runner.keeper.rundir import EXIT
 from debug_server.runner.run_dirs import run_dir_for
 from debug_server.runner.settings import RunnerPaths, RunnerSettings
 from tests.runner.environment_support import make_wheel
-from tests.running import DATA_HERE, eventually
+from tests.running import SETTINGS_HERE, VISIBLE, eventually
 from tests.servers import unmount_below
 from tests.worktrees.places import make_remote
 
@@ -53,11 +53,11 @@ def _call(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 def _env(folder: Path) -> dict[str, str]:
     kept = {name: value for name, value in os.environ.items() if not name.startswith("DEBUG_SERVER_")}
-    return {**kept, **DATA_HERE, "DEBUG_SERVER_HOME": str(folder / "home")}
+    return {**kept, **SETTINGS_HERE, "DEBUG_SERVER_HOME": str(folder / "home")}
 
 
 def _local(folder: Path) -> Local:
-    settings = RunnerSettings(RunnerPaths.from_root(folder / ".artifacts"))
+    settings = RunnerSettings(RunnerPaths.from_root(folder / ".artifacts"), isolation=VISIBLE)
     return Local(settings, str(folder / ".artifacts/data/metadata.db"))
 
 

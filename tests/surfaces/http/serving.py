@@ -23,7 +23,7 @@ from debug_server.runner.settings import RunnerPaths, RunnerSettings
 from debug_server.surfaces.http import HttpSettings, create_http_app
 from debug_server.surfaces.http.connections import ConnectionLimits, Connections
 from debug_server.surfaces.http.unidentified import UnidentifiedCallers
-from tests.running import ROOT, eventually
+from tests.running import ROOT, VISIBLE, eventually
 from tests.worktrees.places import small_remote
 
 PROGRAM = Path(__file__).with_name("serve_program.py")
@@ -32,7 +32,7 @@ SECONDS = 100.0  # for what does happen; a client waits longer than the server d
 
 def open_local(root: Path, **settings: Any) -> Local:
     """Everything below one folder."""
-    found = RunnerSettings(RunnerPaths.from_root(root / "artifacts"), kill_grace=0.2, **settings)
+    found = RunnerSettings(RunnerPaths.from_root(root / "artifacts"), kill_grace=0.2, isolation=VISIBLE, **settings)
     return Local(found, f"sqlite:///{root}/data/metadata.db")
 
 

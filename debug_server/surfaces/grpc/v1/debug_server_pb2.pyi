@@ -262,7 +262,7 @@ class Limits(_message.Message):
     def __init__(self, memory_bytes: _Optional[int] = ..., cpus: _Optional[float] = ..., cpu_seconds: _Optional[float] = ..., pids: _Optional[int] = ..., open_files: _Optional[int] = ..., file_size_bytes: _Optional[int] = ..., output_bytes: _Optional[int] = ..., wall_seconds: _Optional[float] = ..., idle_seconds: _Optional[float] = ...) -> None: ...
 
 class SubmitCommandRequest(_message.Message):
-    __slots__ = ("session_id", "argv", "cwd", "env", "log_name", "limits", "require", "artifacts", "tty", "stdin", "priority", "secrets")
+    __slots__ = ("session_id", "argv", "cwd", "env", "log_name", "limits", "require", "artifacts", "tty", "stdin", "priority", "secrets", "isolation", "network")
     class EnvEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -282,6 +282,8 @@ class SubmitCommandRequest(_message.Message):
     STDIN_FIELD_NUMBER: _ClassVar[int]
     PRIORITY_FIELD_NUMBER: _ClassVar[int]
     SECRETS_FIELD_NUMBER: _ClassVar[int]
+    ISOLATION_FIELD_NUMBER: _ClassVar[int]
+    NETWORK_FIELD_NUMBER: _ClassVar[int]
     session_id: int
     argv: _containers.RepeatedScalarFieldContainer[str]
     cwd: str
@@ -294,7 +296,9 @@ class SubmitCommandRequest(_message.Message):
     stdin: bool
     priority: int
     secrets: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, session_id: _Optional[int] = ..., argv: _Optional[_Iterable[str]] = ..., cwd: _Optional[str] = ..., env: _Optional[_Mapping[str, str]] = ..., log_name: _Optional[str] = ..., limits: _Optional[_Union[Limits, _Mapping]] = ..., require: _Optional[_Iterable[str]] = ..., artifacts: _Optional[_Iterable[str]] = ..., tty: _Optional[bool] = ..., stdin: _Optional[bool] = ..., priority: _Optional[int] = ..., secrets: _Optional[_Iterable[str]] = ...) -> None: ...
+    isolation: str
+    network: str
+    def __init__(self, session_id: _Optional[int] = ..., argv: _Optional[_Iterable[str]] = ..., cwd: _Optional[str] = ..., env: _Optional[_Mapping[str, str]] = ..., log_name: _Optional[str] = ..., limits: _Optional[_Union[Limits, _Mapping]] = ..., require: _Optional[_Iterable[str]] = ..., artifacts: _Optional[_Iterable[str]] = ..., tty: _Optional[bool] = ..., stdin: _Optional[bool] = ..., priority: _Optional[int] = ..., secrets: _Optional[_Iterable[str]] = ..., isolation: _Optional[str] = ..., network: _Optional[str] = ...) -> None: ...
 
 class GetCommandRequest(_message.Message):
     __slots__ = ("command_id",)
@@ -380,7 +384,7 @@ class WriteStdinRequest(_message.Message):
     def __init__(self, command_id: _Optional[int] = ..., write_id: _Optional[str] = ..., data: _Optional[bytes] = ..., close: _Optional[bool] = ...) -> None: ...
 
 class StartRunRequest(_message.Message):
-    __slots__ = ("repository", "commit_sha", "patch", "argv", "cwd", "env", "log_name", "limits", "require", "artifacts", "tty", "stdin", "priority", "manifests", "python", "metadata", "extras", "groups", "secrets", "commit", "patch_bytes")
+    __slots__ = ("repository", "commit_sha", "patch", "argv", "cwd", "env", "log_name", "limits", "require", "artifacts", "tty", "stdin", "priority", "manifests", "python", "metadata", "extras", "groups", "secrets", "commit", "patch_bytes", "isolation", "network")
     class EnvEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -409,6 +413,8 @@ class StartRunRequest(_message.Message):
     SECRETS_FIELD_NUMBER: _ClassVar[int]
     COMMIT_FIELD_NUMBER: _ClassVar[int]
     PATCH_BYTES_FIELD_NUMBER: _ClassVar[int]
+    ISOLATION_FIELD_NUMBER: _ClassVar[int]
+    NETWORK_FIELD_NUMBER: _ClassVar[int]
     repository: str
     commit_sha: str
     patch: str
@@ -430,10 +436,12 @@ class StartRunRequest(_message.Message):
     secrets: _containers.RepeatedScalarFieldContainer[str]
     commit: str
     patch_bytes: bytes
-    def __init__(self, repository: _Optional[str] = ..., commit_sha: _Optional[str] = ..., patch: _Optional[str] = ..., argv: _Optional[_Iterable[str]] = ..., cwd: _Optional[str] = ..., env: _Optional[_Mapping[str, str]] = ..., log_name: _Optional[str] = ..., limits: _Optional[_Union[Limits, _Mapping]] = ..., require: _Optional[_Iterable[str]] = ..., artifacts: _Optional[_Iterable[str]] = ..., tty: _Optional[bool] = ..., stdin: _Optional[bool] = ..., priority: _Optional[int] = ..., manifests: _Optional[_Iterable[str]] = ..., python: _Optional[str] = ..., metadata: _Optional[_Union[_struct_pb2.Struct, _Mapping]] = ..., extras: _Optional[_Iterable[str]] = ..., groups: _Optional[_Iterable[str]] = ..., secrets: _Optional[_Iterable[str]] = ..., commit: _Optional[str] = ..., patch_bytes: _Optional[bytes] = ...) -> None: ...
+    isolation: str
+    network: str
+    def __init__(self, repository: _Optional[str] = ..., commit_sha: _Optional[str] = ..., patch: _Optional[str] = ..., argv: _Optional[_Iterable[str]] = ..., cwd: _Optional[str] = ..., env: _Optional[_Mapping[str, str]] = ..., log_name: _Optional[str] = ..., limits: _Optional[_Union[Limits, _Mapping]] = ..., require: _Optional[_Iterable[str]] = ..., artifacts: _Optional[_Iterable[str]] = ..., tty: _Optional[bool] = ..., stdin: _Optional[bool] = ..., priority: _Optional[int] = ..., manifests: _Optional[_Iterable[str]] = ..., python: _Optional[str] = ..., metadata: _Optional[_Union[_struct_pb2.Struct, _Mapping]] = ..., extras: _Optional[_Iterable[str]] = ..., groups: _Optional[_Iterable[str]] = ..., secrets: _Optional[_Iterable[str]] = ..., commit: _Optional[str] = ..., patch_bytes: _Optional[bytes] = ..., isolation: _Optional[str] = ..., network: _Optional[str] = ...) -> None: ...
 
 class ExecCommandRequest(_message.Message):
-    __slots__ = ("argv", "session_id", "repository", "commit_sha", "patch", "manifests", "python", "extras", "groups", "metadata", "cwd", "env", "log_name", "limits", "require", "secrets", "artifacts", "tty", "stdin", "priority", "timeout", "wait", "on_disconnect", "output_bytes", "merged", "digest", "commit", "patch_bytes")
+    __slots__ = ("argv", "session_id", "repository", "commit_sha", "patch", "manifests", "python", "extras", "groups", "metadata", "cwd", "env", "log_name", "limits", "require", "secrets", "artifacts", "tty", "stdin", "priority", "timeout", "wait", "on_disconnect", "output_bytes", "merged", "digest", "commit", "patch_bytes", "isolation", "network")
     class EnvEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -469,6 +477,8 @@ class ExecCommandRequest(_message.Message):
     DIGEST_FIELD_NUMBER: _ClassVar[int]
     COMMIT_FIELD_NUMBER: _ClassVar[int]
     PATCH_BYTES_FIELD_NUMBER: _ClassVar[int]
+    ISOLATION_FIELD_NUMBER: _ClassVar[int]
+    NETWORK_FIELD_NUMBER: _ClassVar[int]
     argv: _containers.RepeatedScalarFieldContainer[str]
     session_id: int
     repository: str
@@ -497,7 +507,9 @@ class ExecCommandRequest(_message.Message):
     digest: bool
     commit: str
     patch_bytes: bytes
-    def __init__(self, argv: _Optional[_Iterable[str]] = ..., session_id: _Optional[int] = ..., repository: _Optional[str] = ..., commit_sha: _Optional[str] = ..., patch: _Optional[str] = ..., manifests: _Optional[_Iterable[str]] = ..., python: _Optional[str] = ..., extras: _Optional[_Iterable[str]] = ..., groups: _Optional[_Iterable[str]] = ..., metadata: _Optional[_Union[_struct_pb2.Struct, _Mapping]] = ..., cwd: _Optional[str] = ..., env: _Optional[_Mapping[str, str]] = ..., log_name: _Optional[str] = ..., limits: _Optional[_Union[Limits, _Mapping]] = ..., require: _Optional[_Iterable[str]] = ..., secrets: _Optional[_Iterable[str]] = ..., artifacts: _Optional[_Iterable[str]] = ..., tty: _Optional[bool] = ..., stdin: _Optional[bool] = ..., priority: _Optional[int] = ..., timeout: _Optional[float] = ..., wait: _Optional[float] = ..., on_disconnect: _Optional[str] = ..., output_bytes: _Optional[int] = ..., merged: _Optional[bool] = ..., digest: _Optional[bool] = ..., commit: _Optional[str] = ..., patch_bytes: _Optional[bytes] = ...) -> None: ...
+    isolation: str
+    network: str
+    def __init__(self, argv: _Optional[_Iterable[str]] = ..., session_id: _Optional[int] = ..., repository: _Optional[str] = ..., commit_sha: _Optional[str] = ..., patch: _Optional[str] = ..., manifests: _Optional[_Iterable[str]] = ..., python: _Optional[str] = ..., extras: _Optional[_Iterable[str]] = ..., groups: _Optional[_Iterable[str]] = ..., metadata: _Optional[_Union[_struct_pb2.Struct, _Mapping]] = ..., cwd: _Optional[str] = ..., env: _Optional[_Mapping[str, str]] = ..., log_name: _Optional[str] = ..., limits: _Optional[_Union[Limits, _Mapping]] = ..., require: _Optional[_Iterable[str]] = ..., secrets: _Optional[_Iterable[str]] = ..., artifacts: _Optional[_Iterable[str]] = ..., tty: _Optional[bool] = ..., stdin: _Optional[bool] = ..., priority: _Optional[int] = ..., timeout: _Optional[float] = ..., wait: _Optional[float] = ..., on_disconnect: _Optional[str] = ..., output_bytes: _Optional[int] = ..., merged: _Optional[bool] = ..., digest: _Optional[bool] = ..., commit: _Optional[str] = ..., patch_bytes: _Optional[bytes] = ..., isolation: _Optional[str] = ..., network: _Optional[str] = ...) -> None: ...
 
 class ExecResult(_message.Message):
     __slots__ = ("command_id", "session_id", "status", "ended", "exit_code", "exit_reason", "message", "created_at", "started_at", "finished_at", "queued_seconds", "wall_seconds", "cpu_seconds", "stdout", "stderr", "stdout_tail", "stderr_tail", "stdout_encoding", "stderr_encoding", "stdout_bytes", "stderr_bytes", "log_bytes", "merged", "left_out", "digest")
@@ -670,7 +682,7 @@ class FoundCommandList(_message.Message):
     def __init__(self, items: _Optional[_Iterable[_Union[FoundCommand, _Mapping]]] = ..., next_after: _Optional[int] = ...) -> None: ...
 
 class Exit(_message.Message):
-    __slots__ = ("reason", "exit_code", "signal", "message", "limit", "wall_seconds", "cpu_seconds", "peak_memory_bytes", "stdout_bytes", "stderr_bytes", "mechanism", "limits", "evidence")
+    __slots__ = ("reason", "exit_code", "signal", "message", "limit", "wall_seconds", "cpu_seconds", "peak_memory_bytes", "stdout_bytes", "stderr_bytes", "mechanism", "limits", "evidence", "isolation")
     REASON_FIELD_NUMBER: _ClassVar[int]
     EXIT_CODE_FIELD_NUMBER: _ClassVar[int]
     SIGNAL_FIELD_NUMBER: _ClassVar[int]
@@ -684,6 +696,7 @@ class Exit(_message.Message):
     MECHANISM_FIELD_NUMBER: _ClassVar[int]
     LIMITS_FIELD_NUMBER: _ClassVar[int]
     EVIDENCE_FIELD_NUMBER: _ClassVar[int]
+    ISOLATION_FIELD_NUMBER: _ClassVar[int]
     reason: str
     exit_code: int
     signal: int
@@ -697,7 +710,8 @@ class Exit(_message.Message):
     mechanism: str
     limits: _struct_pb2.Struct
     evidence: _struct_pb2.Struct
-    def __init__(self, reason: _Optional[str] = ..., exit_code: _Optional[int] = ..., signal: _Optional[int] = ..., message: _Optional[str] = ..., limit: _Optional[str] = ..., wall_seconds: _Optional[float] = ..., cpu_seconds: _Optional[float] = ..., peak_memory_bytes: _Optional[int] = ..., stdout_bytes: _Optional[int] = ..., stderr_bytes: _Optional[int] = ..., mechanism: _Optional[str] = ..., limits: _Optional[_Union[_struct_pb2.Struct, _Mapping]] = ..., evidence: _Optional[_Union[_struct_pb2.Struct, _Mapping]] = ...) -> None: ...
+    isolation: _struct_pb2.Struct
+    def __init__(self, reason: _Optional[str] = ..., exit_code: _Optional[int] = ..., signal: _Optional[int] = ..., message: _Optional[str] = ..., limit: _Optional[str] = ..., wall_seconds: _Optional[float] = ..., cpu_seconds: _Optional[float] = ..., peak_memory_bytes: _Optional[int] = ..., stdout_bytes: _Optional[int] = ..., stderr_bytes: _Optional[int] = ..., mechanism: _Optional[str] = ..., limits: _Optional[_Union[_struct_pb2.Struct, _Mapping]] = ..., evidence: _Optional[_Union[_struct_pb2.Struct, _Mapping]] = ..., isolation: _Optional[_Union[_struct_pb2.Struct, _Mapping]] = ...) -> None: ...
 
 class CommandList(_message.Message):
     __slots__ = ("items", "next_after")

@@ -1,0 +1,1 @@
+"""Levels of isolation on a machine with and without what they need."""
